@@ -5,12 +5,12 @@
 //! cargo run --example async_tokio
 //! ```
 //!
-//! `Client::to_async` gives the same calls as futures, for tokio or any other executor. Up to 52 of one client are in
+//! `Client::aio` gives the same calls as futures, for tokio or any other executor. Up to 52 of one client are in
 //! flight at a time; more wait in a queue. A future may be dropped at any moment, as `select!` and `timeout` do.
 //! `watch` sleeps until the home announces a newer version.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{AsyncClient, AsyncSegment, Spec};
+use ddss::{Spec, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, may_come};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -26,14 +26,14 @@ fn main() -> Result<(), Failed> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(nodes: &Nodes) -> Result<(), Failed> {
-    let (here, there) = (nodes.client(0)?.to_async()?, nodes.client(1)?.to_async()?);
+    let (here, there) = (nodes.client(0)?.aio()?, nodes.client(1)?.aio()?);
     many_at_once(&here).await?;
     follow(&here, &there).await?;
     give_up(&here).await
 }
 
 /// Each task has a slot of its own, and reads its left neighbour's, which may exist already or not.
-async fn many_at_once(client: &AsyncClient) -> Result<(), Failed> {
+async fn many_at_once(client: &aio::Client) -> Result<(), Failed> {
     let board = client.allocate("examples/board", Spec::new(TASKS * SLOT_BYTES)).await?;
     let mut tasks = JoinSet::new();
     for index in 0..TASKS {
@@ -59,7 +59,7 @@ async fn many_at_once(client: &AsyncClient) -> Result<(), Failed> {
 
 /// Sets prices, while a task on the other node follows them. The follower may miss an intermediate version, never the
 /// last.
-async fn follow(here: &AsyncClient, there: &AsyncClient) -> Result<(), Failed> {
+async fn follow(here: &aio::Client, there: &aio::Client) -> Result<(), Failed> {
     let price = here.allocate("examples/price", Spec::new(8)).await?;
     let follower = tokio::spawn(follower(open_soon(there, "examples/price").await?));
     for value in 1..=PRICES {
@@ -72,7 +72,7 @@ async fn follow(here: &AsyncClient, there: &AsyncClient) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn follower(price: AsyncSegment) -> Result<u64, Failed> {
+async fn follower(price: aio::Segment) -> Result<u64, Failed> {
     let (mut versions, mut seen, mut last) = (price.watch(), 0, 0);
     while last < PRICES {
         let stamp = versions.next().await?;
@@ -86,7 +86,7 @@ async fn follower(price: AsyncSegment) -> Result<u64, Failed> {
 
 /// A cancelled call: after a drop of the future, its memory is free when the daemon has finished with it. An abandoned
 /// lock goes to the next waiter.
-async fn give_up(client: &AsyncClient) -> Result<(), Failed> {
+async fn give_up(client: &aio::Client) -> Result<(), Failed> {
     let door = client.allocate("examples/door", Spec::new(8)).await?;
     let held = door.lock().await?;
     let waited = timeout(Duration::from_millis(50), door.lock()).await;
@@ -99,7 +99,7 @@ async fn give_up(client: &AsyncClient) -> Result<(), Failed> {
 }
 
 /// Opens a segment whose name may not have reached this node yet.
-async fn open_soon(client: &AsyncClient, name: &str) -> Result<AsyncSegment, Failed> {
+async fn open_soon(client: &aio::Client, name: &str) -> Result<aio::Segment, Failed> {
     let open = async {
         loop {
             match client.open(name).await {

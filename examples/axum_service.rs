@@ -6,7 +6,7 @@
 //! cargo run --example axum_service -- --stay     # until you stop it: curl -X POST http://127.0.0.1:PORT/visits/2
 //! ```
 //!
-//! A handler holds an `AsyncSegment` as its state, as it would hold a pool of database connections. There is no server
+//! A handler holds an `aio::Segment` as its state, as it would hold a pool of database connections. There is no server
 //! in between: a visit at the home's node is a call to its daemon, a visit at the other node is a message to the home,
 //! and a query is a read of memory.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
@@ -15,7 +15,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use ddss::{AsyncClient, AsyncSegment, Failure, Spec};
+use ddss::{Failure, Spec, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, may_come};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -41,13 +41,13 @@ fn http_error(error: ddss::Error) -> (StatusCode, String) {
 }
 
 /// POST: one more visit. The home adds, so no visit is lost.
-async fn visit(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
+async fn visit(State(visits): State<aio::Segment>, Path(page): Path<u64>) -> Answer {
     let changed = visits.fetch_add(page.saturating_mul(8), 1).await.map_err(http_error)?;
     Ok(format!("{}\n", changed.before + 1))
 }
 
 /// GET: the number of visits.
-async fn page_visits(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
+async fn page_visits(State(visits): State<aio::Segment>, Path(page): Path<u64>) -> Answer {
     let place = page.saturating_mul(8);
     let value = visits.get(place..place.saturating_add(8)).await.map_err(http_error)?;
     let count: [u8; 8] = value[..].try_into().map_err(|_| (StatusCode::NOT_FOUND, "no such page".to_owned()))?;
@@ -55,7 +55,7 @@ async fn page_visits(State(visits): State<AsyncSegment>, Path(page): Path<u64>) 
 }
 
 /// The service on one node: an application writes no more than this.
-async fn serve(visits: AsyncSegment) -> Result<SocketAddr, Failed> {
+async fn serve(visits: aio::Segment) -> Result<SocketAddr, Failed> {
     let service = Router::new().route("/visits/{page}", get(page_visits).post(visit)).with_state(visits);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -71,7 +71,7 @@ fn main() -> Result<(), Failed> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(nodes: &Nodes, stay: bool) -> Result<(), Failed> {
-    let (first, second) = (nodes.client(0)?.to_async()?, nodes.client(1)?.to_async()?);
+    let (first, second) = (nodes.client(0)?.aio()?, nodes.client(1)?.aio()?);
     let visits = first.allocate(NAME, Spec::new(PAGES * 8)).await?;
     let services = [serve(visits.clone()).await?, serve(open_soon(&second).await?).await?];
     println!("services at http://{} (node 1) and http://{} (node 2)", services[0], services[1]);
@@ -123,7 +123,7 @@ async fn request(service: SocketAddr, method: &str, page: u64) -> Result<String,
 }
 
 /// Opens the segment as soon as its name has reached this node.
-async fn open_soon(client: &AsyncClient) -> Result<AsyncSegment, Failed> {
+async fn open_soon(client: &aio::Client) -> Result<aio::Segment, Failed> {
     let open = async {
         loop {
             match client.open(NAME).await {

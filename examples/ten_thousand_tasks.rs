@@ -10,7 +10,7 @@
 //! get it in turn; some give up, and leave nothing behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{AsyncClient, AsyncSegment, Failure, SharedMap, Spec, Table, Version};
+use ddss::{Failure, SharedMap, Spec, Table, Version, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -25,13 +25,13 @@ const JOB_COUNT: u64 = TASKS / 5;
 /// One task of this many takes the lock of the gate.
 const LOCK_EVERY: u64 = 100;
 
-type Jobs = SharedMap<u64, u64, AsyncSegment>;
+type Jobs = aio::SharedMap<u64, u64>;
 
 /// Handles that the tasks share.
 #[derive(Clone)]
 struct Shared {
-    gate: AsyncSegment,
-    rows: Table<AsyncSegment>,
+    gate: aio::Segment,
+    rows: aio::Table,
     jobs: Jobs,
 }
 
@@ -46,16 +46,16 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let rows = Table::allocate(&home, ROWS, Spec::table(TASKS, 16))?;
     let jobs: SharedMap<u64, u64> = SharedMap::allocate(&home, JOBS, JOB_COUNT)?;
     let shared = Shared {
-        gate: AsyncSegment::from(&open_soon(&other, GATE)?),
-        rows: Table::new_async(AsyncSegment::from(&open_soon(&other, ROWS)?))?,
-        jobs: Jobs::view_async(Table::new_async(AsyncSegment::from(&open_soon(&other, JOBS)?))?).await?,
+        gate: aio::Segment::from(&open_soon(&other, GATE)?),
+        rows: aio::Table::new(aio::Segment::from(&open_soon(&other, ROWS)?))?,
+        jobs: Jobs::view(aio::Table::new(aio::Segment::from(&open_soon(&other, JOBS)?))?).await?,
     };
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         tasks.spawn(serve(shared.clone(), task));
     }
     // Every task has arrived at the gate, and the client makes calls next to them.
-    wait_for_arrivals(&other.to_async()?, TASKS).await?;
+    wait_for_arrivals(&other.aio()?, TASKS).await?;
     let beside = shared.gate.stat().await?;
     check(beside.version == Version(TASKS), || format!("the gate has {}", beside.version))?;
     gate.put(8, &1u64.to_le_bytes())?;
@@ -78,7 +78,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
 }
 
 /// Waits until the gate counts that many tasks.
-async fn wait_for_arrivals(client: &AsyncClient, count: u64) -> Result<(), Failed> {
+async fn wait_for_arrivals(client: &aio::Client, count: u64) -> Result<(), Failed> {
     let gate = client.open(GATE).await?;
     let wait = async {
         let mut versions = gate.watch();
@@ -110,7 +110,7 @@ async fn serve(shared: Shared, task: u64) -> Result<bool, Failed> {
 }
 
 /// Waits until the gate is open. The arrivals of other tasks are older than this version or do not open it.
-async fn wait_at(gate: &AsyncSegment) -> Result<(), Failed> {
+async fn wait_at(gate: &aio::Segment) -> Result<(), Failed> {
     loop {
         match gate.wait_newer_than(Version(TASKS)).await {
             Ok(_) => return Ok(()),

@@ -9,7 +9,7 @@
 //! bounded by the timeout of its handle, and a stream repeats the request after it.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{AsyncSegment, Failure, Segment, Spec, Version};
+use ddss::{Failure, Segment, Spec, Version, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -34,17 +34,17 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let mut streams = JoinSet::new();
     for topic in 0..TOPICS {
         // A handle for threads becomes one for tasks.
-        let segment = AsyncSegment::from(&open_soon(&subscriber, &name(topic))?).with_timeout(BOUND);
+        let segment = aio::Segment::from(&open_soon(&subscriber, &name(topic))?).with_timeout(BOUND);
         for _ in 0..STREAMS_PER_TOPIC {
             streams.spawn(follow(segment.clone()));
         }
     }
     for event in 1..=EVENTS {
         for topic in &topics {
-            AsyncSegment::from(topic).put(0, &event.to_le_bytes()).await?;
+            aio::Segment::from(topic).put(0, &event.to_le_bytes()).await?;
         }
         // The subscriber's client makes calls next to its waiting streams.
-        let topic = AsyncSegment::from(&open_soon(&subscriber, &name(event % TOPICS))?);
+        let topic = aio::Segment::from(&open_soon(&subscriber, &name(event % TOPICS))?);
         let stamp = topic.get(0..8).await?.stamp();
         check(stamp.version == Version(event), || format!("event {event} has {}", stamp.version))?;
     }
@@ -63,7 +63,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
 }
 
 /// Follows a topic until its last event. Returns the number of events that the stream has seen.
-async fn follow(topic: AsyncSegment) -> Result<u64, Failed> {
+async fn follow(topic: aio::Segment) -> Result<u64, Failed> {
     let (mut seen, mut wakes) = (Version(0), 0);
     while seen < Version(EVENTS) {
         match topic.wait_newer_than(seen).await {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{AsyncSegment, Client, Segment, SharedMap, Spec, Strategy, Table, Version};
+use ddss::{Client, Segment, SharedMap, Spec, Strategy, Table, Version, aio};
 use ddss_apps::peer_servers::{RedisServer, Site};
 use ddss_apps::storage::RedisClient;
 use ddss_benches::baseline::{Wait, line_ping_pong, seqlock_copy, tcp_ping_pong};
@@ -259,8 +259,8 @@ fn large_values(bench: &mut Bench) {
 }
 
 /// Parks waits, and returns the future that holds them.
-fn park(cluster: &Cluster, watched: &AsyncSegment) -> impl Future<Output = ()> + use<> {
-    let watch = |segment: AsyncSegment| async move { segment.wait_newer_than(Version(1)).await.map(drop) };
+fn park(cluster: &Cluster, watched: &aio::Segment) -> impl Future<Output = ()> + use<> {
+    let watch = |segment: aio::Segment| async move { segment.wait_newer_than(Version(1)).await.map(drop) };
     let mut waits: Vec<_> = (0..WAITS).map(|_| Box::pin(watch(watched.clone()))).collect();
     let begin = Instant::now();
     let parked = || {
@@ -291,7 +291,7 @@ fn beside_waits(bench: &mut Bench) {
     let waiting = waiting.expect("the daemon takes clients");
     let watched = waiting.allocate("watched", Spec::new(8)).expect("the pool is large enough");
     watched.put(0, &[1; 8]).expect("a fresh segment takes bytes");
-    let waits = park(&beside, &AsyncSegment::from(&watched));
+    let waits = park(&beside, &aio::Segment::from(&watched));
     let path = |waits: usize| format!("shm-waits{waits}");
     let figures = vec![
         call(&alone, &segments[0], Kind::Put, &path(0), Strategy::Auto),
@@ -324,11 +324,11 @@ fn tasks(bench: &mut Bench) {
 }
 
 fn repeat_in_tasks(segment: &Segment, count: usize, time: Duration) -> StandaloneResult {
-    let segment = AsyncSegment::from(segment);
+    let segment = aio::Segment::from(segment);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
     let stop = Arc::new(AtomicBool::new(false));
     let mut sample = Sample::empty();
-    let repeat = |stop: Arc<AtomicBool>, segment: AsyncSegment| async move {
+    let repeat = |stop: Arc<AtomicBool>, segment: aio::Segment| async move {
         let mut calls = 0_u64;
         while !stop.load(Ordering::Relaxed) {
             segment.put(0, &[1; 8]).await.expect("the daemon answers");

@@ -58,6 +58,16 @@ impl Client {
         out.debug_struct(name).field("node", &self.node()).field("socket", &self.socket()).finish()
     }
 
+    /// Returns the attachment of this clone's shard.
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Returns the timeout of each call.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.0.settings.timeout
+    }
+
     pub(crate) fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }

@@ -34,7 +34,7 @@
 //!
 //! # Tasks
 //!
-//! [`Client::to_async`] returns a client with asynchronous calls, for any executor: [`AsyncClient`], [`AsyncSegment`].
+//! The module [`aio`] has the same types with asynchronous calls, for any executor. [`Client::aio`] returns its client.
 //!
 //! # Outcomes
 //!
@@ -47,46 +47,34 @@
 //! A segment lives until it is [released](Segment::release); dropping a handle does not affect it. When the last clone
 //! of a client is dropped, or its process dies, its node frees the client's resources.
 #![forbid(unsafe_code)]
+#![allow(clippy::duplicate_mod, reason = "the files of `api` are compiled twice")]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
-mod api;
+pub mod aio;
 mod async_client;
+mod blocking;
 mod builder;
 mod call;
-mod calls;
 mod client;
 mod deadline;
 mod error;
 mod lease;
+mod local;
 mod location;
+mod map;
+mod options;
 mod plan;
-mod segment;
 mod session;
 mod shards;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod value;
 
-pub use api::atomics::AtomicResult;
-pub use api::batches::batch::Batch;
-pub use api::batches::batch_call::BatchReply;
-pub use api::large_values::async_cursor::{AsyncSegmentReader, AsyncSegmentWriter};
-pub use api::large_values::cursor::{SegmentReader, SegmentWriter};
-pub use api::lock::{LockGuard, LockOptions};
-pub use api::metadata::SegmentList;
-pub use api::name_watch::{NameEvent, NameIter, NameStream};
-#[cfg(feature = "postcard")]
-pub use api::postcard_value::PostcardValue;
-pub use api::tables::map_handle::{ByteMap, Entry, SharedMap};
-pub use api::tables::map_watch::{MapEvent, PrefixWatch};
-pub use api::tables::row_lock::{AsyncRowGuard, RowGuard};
-pub use api::tables::table::Table;
-pub use api::tables::typed_table::TypedTable;
-pub use api::typed::{Shared, SharedSlice, Typed};
-pub use api::watch::{VersionIter, VersionStream};
-pub use async_client::{AsyncBatch, AsyncClient, AsyncLockGuard, AsyncSegment};
+pub use blocking::*;
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
@@ -98,8 +86,12 @@ pub use ddss_ipc::{
     default_folder,
 };
 pub use error::Error;
-pub use segment::Segment;
-pub use value::{Stamp, Value};
+pub use map::entry::Entry;
+pub use map::known_entries::MapEvent;
+pub use options::LockOptions;
+pub use plan::batch_call::BatchReply;
+pub use plan::listing::NameEvent;
+pub use value::{AtomicResult, Stamp, Typed, Value};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

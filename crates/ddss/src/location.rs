@@ -1,7 +1,7 @@
 //! Identity and options of a segment handle, and the plans of its calls.
 
-use crate::api::local_read::{LocalReadRules, LocalRow, MappedSegment};
 use crate::error::Error;
+use crate::local::local_read::{LocalReadRules, LocalRow, MappedSegment};
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
 use crate::session::Inner;
 use crate::value::{Stamp, first_word};

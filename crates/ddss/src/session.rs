@@ -4,10 +4,10 @@
 //! same folder, and waits for it until its own deadline. A call in flight is repeated if it has no side effects;
 //! otherwise its outcome is unknown. A crash, a stop and an upgrade look the same.
 
-use crate::api::mapped_areas::MappedAreas;
 use crate::call::channels::ChannelPool;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::local::mapped_areas::MappedAreas;
 use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
 use std::io::ErrorKind;

@@ -202,7 +202,7 @@ mod tests {
     fn async_client_finds_segments_of_all_shards() {
         // If this broke, an asynchronous service would find half of the segments of a blocking one.
         let node = TestNode::start_with(|config| config.progress_threads = 2);
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let mut segments = Vec::new();
             for number in 0..8u8 {

@@ -29,6 +29,33 @@ impl Stamp {
     }
 }
 
+/// A value with the stamp of its version.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let limit = ddss::Shared::allocate(&client, "limit", &100u64)?;
+/// let seen = limit.get()?;
+/// assert_eq!((seen.value, seen.stamp.version.0), (100, 1));
+/// assert_eq!(seen.count_ones(), 3, "it can be used as the value itself");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Typed<T> {
+    /// The value.
+    pub value: T,
+    /// Version and timestamp.
+    pub stamp: Stamp,
+}
+
+impl<T> Deref for Typed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
 /// Bytes that a get returned, with their stamp.
 ///
 /// ```
@@ -83,6 +110,32 @@ impl Deref for Value {
 impl AsRef<[u8]> for Value {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// Value of a word before an atomic operation, and the segment's stamp after it.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let tickets = client.allocate("tickets", ddss::Spec::new(8))?;
+/// tickets.fetch_add(0, 10)?;
+/// let changed = tickets.fetch_add(0, 1)?;
+/// assert_eq!((changed.before, changed.stamp.version.0), (10, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct AtomicResult {
+    /// Value of the word before the operation.
+    pub before: u64,
+    /// Version and timestamp after the operation; unchanged if a comparison failed.
+    pub stamp: Stamp,
+}
+
+impl AtomicResult {
+    pub(crate) fn of(completion: &Completion) -> Self {
+        Self { before: first_word(completion), stamp: Stamp::of(completion) }
     }
 }
 

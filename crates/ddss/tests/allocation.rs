@@ -48,7 +48,7 @@ fn tasks_allocate_nothing() {
     let node = ddssd::EphemeralNode::start().unwrap();
     for strategy in Strategy::ALL {
         let builder = Client::builder().folder(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
-        let client = builder.connect().unwrap().to_async().unwrap();
+        let client = builder.connect().unwrap().aio().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let segment = client.allocate(&format!("tasks-{strategy}"), Spec::new(1 << 16)).await.unwrap();

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    AsyncSegment, Client, ClientBuilder, Error, Failure, LockOptions, Model, NodeId, Placement, Shared, SharedSlice,
-    Spec, Storage, Version,
+    Client, ClientBuilder, Error, Failure, LockOptions, Model, NodeId, Placement, Shared, SharedSlice, Spec, Storage,
+    Version, aio,
 };
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn allocate_names_spec_field_that_is_out_of_range() {
     // If this broke, a user would get another segment than requested, or guess which of seven fields was wrong.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
-    let tasks = client.to_async().unwrap();
+    let tasks = client.aio().unwrap();
     let large = 2 << 20;
     let cases: [(Spec, &[&str], Failure); 10] = [
         (Spec::new(0), &["bytes is 0", "1 to 1099511627776"], Failure::BadSize),
@@ -65,7 +65,7 @@ fn timeout_and_lease_out_of_range_are_named() {
     // instant.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
-    let tasks = client.to_async().unwrap();
+    let tasks = client.aio().unwrap();
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
     let later = block_on(tasks.open("mine")).unwrap();
     for timeout in [MINUTES + Duration::from_secs(1), Duration::MAX] {
@@ -112,9 +112,9 @@ fn inverted_range_is_out_of_range() {
     // If this broke, an arithmetic mistake would read nothing, and look like an empty segment.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
-    let tasks = client.to_async().unwrap();
+    let tasks = client.aio().unwrap();
     let values = SharedSlice::<u64>::allocate(&client, "values", 8).unwrap();
-    let later: SharedSlice<u64, AsyncSegment> = block_on(SharedSlice::open_async(&tasks, "values")).unwrap();
+    let later: aio::SharedSlice<u64> = block_on(aio::SharedSlice::open(&tasks, "values")).unwrap();
     #[expect(clippy::reversed_empty_ranges, reason = "it is what is tested")]
     let range = 5..3;
     assert_eq!(values.get_range(range.clone()).unwrap_err().failure(), Some(Failure::OutOfRange));
@@ -127,7 +127,7 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     // If this broke, a user would look for the cause in sizes, locks or releases that are right.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
-    let (tasks, local) = (client.to_async().unwrap(), Client::builder().folder(node.folder()).local_reads(false));
+    let (tasks, local) = (client.aio().unwrap(), Client::builder().folder(node.folder()).local_reads(false));
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
     let later = block_on(tasks.open("mine")).unwrap();
     let many = ["number of ranges is 17", "1 to 16", "several calls"];
@@ -161,7 +161,7 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     Shared::allocate(&client, "value", &7u64).unwrap();
     let words = ["64 bytes", "8 bytes for one value"];
     names(Shared::<u64>::open(&client, "mine"), &words);
-    names(block_on(Shared::<u64, _>::open_async(&tasks, "mine")), &words);
+    names(block_on(aio::Shared::<u64>::open(&tasks, "mine")), &words);
     names(Shared::<[u64; 2]>::open(&client, "value"), &["8 bytes", "16 bytes"]);
     assert_eq!(*Shared::<u64>::open(&client, "value").unwrap().get().unwrap(), 7);
     client.allocate("rows", Spec::table(1, 8)).unwrap();

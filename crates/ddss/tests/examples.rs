@@ -1,10 +1,16 @@
 //! Examples of public types: each type has an example, and each example runs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Crates whose types `ddss` re-exports.
-const SOURCES: [&str; 3] = ["src", "../ddss-core/src", "../ddss-ipc/src"];
+/// Files with re-exports, each with the folders of the types.
+const EXPORTS: [(&str, &[&str]); 4] = [
+    ("src/lib.rs", &["src", "../ddss-core/src", "../ddss-ipc/src"]),
+    ("src/blocking/mod.rs", &["src/blocking"]),
+    ("src/api/mod.rs", &["src/api"]),
+    ("src/aio/mod.rs", &["src/aio", "src/async_client"]),
+];
 
 fn rust_files(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -47,29 +53,33 @@ fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>>
 fn every_public_type_has_a_runnable_example() {
     // If this failed, a newcomer would have to guess how a type is used.
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    SOURCES.iter().for_each(|folder| rust_files(&root.join(folder), &mut files));
-    let names = shown(&std::fs::read_to_string(root.join("src/lib.rs")).unwrap());
-    // The last three are types of fields: a program that stores such a field has to name its type.
-    let known =
-        ["Client", "AsyncSegment", "Shared", "Version", "Strategy", "Error", "Name", "AttachError", "UnknownStrategy"];
-    for known in known {
-        assert!(names.iter().any(|name| name == known), "{known} is not among {names:?}");
-    }
-    let mut without = Vec::new();
-    for name in &names {
-        let Some(lines) = files.iter().find_map(|(_, text)| documentation(text, name)) else {
-            without.push(format!("{name} (not found)"));
-            continue;
-        };
-        // An opening fence without attributes: its code is compiled and run.
-        let fences = lines.iter().rev().filter(|line| line.starts_with("/// ```"));
-        if !fences.step_by(2).any(|line| *line == "/// ```") {
-            without.push(name.clone());
+    let (mut known, mut without) = (BTreeSet::new(), Vec::new());
+    for (exports, folders) in EXPORTS {
+        let mut files = Vec::new();
+        folders.iter().for_each(|folder| rust_files(&root.join(folder), &mut files));
+        for name in shown(&std::fs::read_to_string(root.join(exports)).unwrap()) {
+            let Some(lines) = files.iter().find_map(|(_, text)| documentation(text, &name)) else {
+                without.push(format!("{name} of {exports} (not found)"));
+                continue;
+            };
+            // An opening fence without attributes: its code is compiled and run.
+            let fences = lines.iter().rev().filter(|line| line.starts_with("/// ```"));
+            if !fences.step_by(2).any(|line| *line == "/// ```") {
+                without.push(format!("{name} of {exports}"));
+            }
+            known.insert(name);
         }
     }
     assert!(without.is_empty(), "no example that runs: {without:?}");
-    for (path, text) in files.iter().filter(|(path, _)| path.starts_with(root.join("src"))) {
+    // The last three are types of fields: a program that stores such a field has to name its type.
+    for name in
+        ["Client", "Segment", "Shared", "Version", "Strategy", "Error", "Name", "AttachError", "UnknownStrategy"]
+    {
+        assert!(known.contains(name), "{name} is not among {known:?}");
+    }
+    let mut files = Vec::new();
+    rust_files(&root.join("src"), &mut files);
+    for (path, text) in &files {
         for kind in ["no_run", "ignore", "should_panic"] {
             assert!(!text.contains(&format!("```{kind}")), "an example that does not run in {}", path.display());
         }

@@ -1,7 +1,7 @@
 //! Handles in services: cloned, sent to other threads, shared, and awaited in tasks that move.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use ddss::{AsyncClient, AsyncSegment, Client, Segment, Shared, SharedSlice, Spec, Version};
+use ddss::{Client, Segment, Shared, SharedSlice, Spec, Version, aio};
 use std::future::Future;
 use std::mem::size_of;
 use std::task::{Context, Waker};
@@ -21,15 +21,15 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
     let sizes = [
         is_a_handle::<Client>(),
         is_a_handle::<Segment>(),
-        is_a_handle::<AsyncClient>(),
-        is_a_handle::<AsyncSegment>(),
+        is_a_handle::<aio::Client>(),
+        is_a_handle::<aio::Segment>(),
         is_a_handle::<Shared<u64>>(),
         is_a_handle::<SharedSlice<u64>>(),
-        is_a_handle::<Shared<u64, AsyncSegment>>(),
+        is_a_handle::<aio::Shared<u64>>(),
     ];
     assert!(sizes.iter().all(|&size| size <= 128), "a handle is small: {sizes:?}");
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::builder().folder(node.folder()).connect().unwrap().to_async().unwrap();
+    let client = Client::builder().folder(node.folder()).connect().unwrap().aio().unwrap();
     let executor = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let segment = executor().block_on(may_move(client.allocate("moved", Spec::new(64)))).unwrap();
     let threads: Vec<_> = (0..8u8)

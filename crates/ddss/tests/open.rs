@@ -18,7 +18,7 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
         let name = format!("table/{round}");
         let made = std::thread::scope(|scope| {
             let blocking = || connect().open_or_allocate(&name, Spec::new(64)).unwrap().id();
-            let task = || block_on(connect().to_async().unwrap().open_or_allocate(&name, Spec::new(64))).unwrap().id();
+            let task = || block_on(connect().aio().unwrap().open_or_allocate(&name, Spec::new(64))).unwrap().id();
             let threads = [scope.spawn(blocking), scope.spawn(blocking), scope.spawn(task), scope.spawn(task)];
             threads.map(|thread| thread.join().unwrap())
         });
@@ -32,7 +32,7 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
         assert!(error.to_string().contains(named) && error.to_string().contains("64 bytes"), "{error}");
     }
     let weak = Spec { model: Model::Read, ..Spec::new(64) };
-    let error = block_on(connect().to_async().unwrap().open_or_allocate("table/0", weak)).unwrap_err();
+    let error = block_on(connect().aio().unwrap().open_or_allocate("table/0", weak)).unwrap_err();
     assert!(error.to_string().contains("Read") && error.to_string().contains("Strict"), "{error}");
     assert!(connect().open_or_allocate("table/0", Spec::new(64).mode(0o7777)).is_err());
 }
@@ -45,14 +45,13 @@ fn wait_for_returns_when_segment_is_allocated_or_deadline_passes() {
     let patient = connect(Duration::from_secs(60));
     std::thread::scope(|scope| {
         let blocking = scope.spawn(|| patient.wait_for("late").unwrap().id());
-        let task = scope.spawn(|| block_on(patient.to_async().unwrap().wait_for("late")).unwrap().id());
+        let task = scope.spawn(|| block_on(patient.aio().unwrap().wait_for("late")).unwrap().id());
         std::thread::sleep(Duration::from_millis(20));
         let made = connect(Duration::from_secs(60)).allocate("late", Spec::new(8)).unwrap().id();
         assert_eq!([blocking.join().unwrap(), task.join().unwrap()], [made, made]);
     });
     let hasty = connect(Duration::from_millis(30));
-    let errors =
-        [hasty.wait_for("never").unwrap_err(), block_on(hasty.to_async().unwrap().wait_for("never")).unwrap_err()];
+    let errors = [hasty.wait_for("never").unwrap_err(), block_on(hasty.aio().unwrap().wait_for("never")).unwrap_err()];
     for error in errors {
         assert_eq!((error.failure(), error.is_indeterminate()), (Some(Failure::TimedOut), false));
         assert!(error.is_timeout() && error.is_retryable());

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use ddss::{AsyncClient, Client, LockOptions, Spec, Version};
+use ddss::{Client, LockOptions, Spec, Version, aio};
 
 struct Unpark(Thread);
 
@@ -113,7 +113,7 @@ trait NextStamp {
     fn next_stamp(&mut self) -> Self::Next<'_>;
 }
 
-impl NextStamp for ddss::VersionIter {
+impl NextStamp for ddss::VersionWatch {
     type Next<'a> = Result<ddss::Stamp, ddss::Error>;
 
     fn next_stamp(&mut self) -> Self::Next<'_> {
@@ -121,7 +121,7 @@ impl NextStamp for ddss::VersionIter {
     }
 }
 
-impl NextStamp for ddss::VersionStream {
+impl NextStamp for aio::VersionWatch {
     type Next<'a> = std::pin::Pin<Box<dyn Future<Output = Result<ddss::Stamp, ddss::Error>> + 'a>>;
 
     fn next_stamp(&mut self) -> Self::Next<'_> {
@@ -130,7 +130,7 @@ impl NextStamp for ddss::VersionStream {
 }
 
 script!(blocking_results, Client, blocking);
-script!(async_results, AsyncClient, awaited);
+script!(async_results, aio::Client, awaited);
 
 #[test]
 fn both_clients_return_the_same_results_and_errors() {
@@ -139,7 +139,7 @@ fn both_clients_return_the_same_results_and_errors() {
     for local_reads in [false, true] {
         let connect =
             || Client::builder().folder(node.folder()).timeout(Duration::from_secs(60)).local_reads(local_reads);
-        let (blocking, tasks) = (connect().connect().unwrap(), connect().connect().unwrap().to_async().unwrap());
+        let (blocking, tasks) = (connect().connect().unwrap(), connect().connect().unwrap().aio().unwrap());
         let (one, other) = (blocking_results(&blocking), async_results(&tasks));
         assert_eq!(one, other);
         assert!(one.iter().filter(|result| *result != "done").count() >= 24, "{one:#?}");

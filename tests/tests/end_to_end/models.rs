@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version,
+    Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version, aio,
 };
 use ddss_testkit::{Daemon, SetOnDrop};
 use std::future::Future;
@@ -101,7 +101,7 @@ fn wait_for_newer_version_bypasses_the_read_cache() {
     let made = client(&a).allocate("followed", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
     let on_b = client(&b);
     let follower = open(&on_b, "followed");
-    let task = block_on(on_b.to_async().unwrap().open("followed")).unwrap();
+    let task = block_on(on_b.aio().unwrap().open("followed")).unwrap();
     made.put(0, &[1; 1000]).unwrap();
     let first = follower.get(..).unwrap().version();
     made.put(0, &[2; 1000]).unwrap();
@@ -191,7 +191,7 @@ fn lock_holder_names_a_version_when_the_model_requires_it() {
         assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), Some(Failure::LockLost));
     }
     for client in [on_a, on_b] {
-        let task = block_on(client.to_async().unwrap().open("ledger")).unwrap();
+        let task = block_on(client.aio().unwrap().open("ledger")).unwrap();
         let held = block_on(task.lock()).unwrap();
         assert_eq!(failure(block_on(held.put(0, &[6; 8]))), Some(Failure::VersionMismatch));
         let first = block_on(held.put_if(held.version(), 0, &[6; 8])).unwrap();
@@ -216,7 +216,7 @@ fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
     // Another client of the same node, and one of another node.
     for other in [client(&a), on_b] {
         let (loose, strict) = (open(&other, "loose"), open(&other, "strict").with_timeout(soon));
-        let task = block_on(other.to_async().unwrap().open("loose")).unwrap();
+        let task = block_on(other.aio().unwrap().open("loose")).unwrap();
         let before = loose.get(..).unwrap().version().0;
         for model in [Model::Strict, Model::Write] {
             let asking = loose.with_model(model).with_timeout(soon);
@@ -258,7 +258,7 @@ fn handle_calls_use_the_handle_timeout() {
     let here = client(&a).allocate("slow", Spec::new(64)).unwrap();
     let on_b = client(&b);
     let held = open(&on_b, "slow").lock().unwrap();
-    let task = block_on(client(&a).to_async().unwrap().open("slow")).unwrap();
+    let task = block_on(client(&a).aio().unwrap().open("slow")).unwrap();
     let soon = Duration::from_millis(100);
     let (hasty, hasty_task) = (here.with_timeout(soon), task.with_timeout(soon).with_model(Model::Strict));
     let options = LockOptions::new().timeout(soon);
@@ -307,7 +307,7 @@ fn retried_calls_share_one_deadline() {
     let (on_a, on_b) = (client(&a), client(&b));
     let mine = on_a.allocate("contended", Spec::new(64)).unwrap();
     let other = open(&on_b, "contended");
-    let task = block_on(on_a.to_async().unwrap().open("contended")).unwrap();
+    let task = block_on(on_a.aio().unwrap().open("contended")).unwrap();
     let soon = Duration::from_millis(300);
     // A competing put always comes between read and write.
     let begin = Instant::now();
@@ -318,7 +318,7 @@ fn retried_calls_share_one_deadline() {
     };
     let shared = Shared::<u64>::new(mine.with_timeout(soon), 0).unwrap();
     assert_eq!(failure(shared.update(in_between)), Some(Failure::TimedOut));
-    let shared = Shared::<u64, _>::new_async(task.with_timeout(soon), 0).unwrap();
+    let shared = aio::Shared::<u64>::new(task.with_timeout(soon), 0).unwrap();
     assert_eq!(failure(block_on(shared.update(in_between))), Some(Failure::TimedOut));
     // The new version comes late, under a lock for which the get that follows would wait.
     let (late, time) = (Duration::from_secs(3), Duration::from_secs(4));

@@ -1,7 +1,7 @@
 //! Watches of names across nodes, of which one is killed, and limits of segments that survive a restart.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Limit, NameEvent, NameIter, NodeId, Placement, Spec};
+use ddss::{Client, Failure, Limit, NameEvent, NameWatch, NodeId, Placement, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn client(daemon: &Daemon) -> Client {
 }
 
 /// Returns the text of the next event; errors of a node that is away are skipped.
-fn next(names: &mut NameIter) -> String {
+fn next(names: &mut NameWatch) -> String {
     let event = names.find_map(Result::ok).expect("it is endless");
     match event {
         NameEvent::Made(listing) => format!("+{} on {}", listing.name, listing.home.0),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Failure, LockOptions, Principal, SharedMap, Spec, Table};
+use ddss::{Client, Error, Failure, LockOptions, Principal, SharedMap, Spec, Table, aio};
 use ddss_testkit::{
     Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, block_on, pattern, skipped,
 };
@@ -272,8 +272,8 @@ fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
     let connect =
         |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap();
     let here = Table::allocate(&connect(&home), "rows", Spec::table(10, 64)).unwrap();
-    let there = connect(&other).to_async().unwrap();
-    let far = until_some("open", || block_on(Table::open_async(&there, "rows")).map_err(|error| error.to_string()));
+    let there = connect(&other).aio().unwrap();
+    let far = until_some("open", || block_on(aio::Table::open(&there, "rows")).map_err(|error| error.to_string()));
     // The lease outlasts the test.
     let long = LockOptions::new().lease(Duration::from_secs(600));
     let held = block_on(far.lock_row_with(3, long)).unwrap();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{AsyncClient, AsyncSegment, Client, Failure, LockOptions, Segment, Spec};
+use ddss::{Client, Failure, LockOptions, Segment, Spec, aio};
 use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, SetOnDrop, block_on};
@@ -66,9 +66,9 @@ fn begin<T>(waits: &mut Waits<T>) {
 }
 
 /// Waits for a version that is never written.
-fn watchers(segment: &AsyncSegment, count: usize) -> Waits<bool> {
+fn watchers(segment: &aio::Segment, count: usize) -> Waits<bool> {
     let version = block_on(segment.stat()).unwrap().version;
-    let wait = |segment: AsyncSegment| async move { segment.wait_newer_than(version).await.is_ok() };
+    let wait = |segment: aio::Segment| async move { segment.wait_newer_than(version).await.is_ok() };
     let mut waits: Waits<bool> = (0..count).map(|_| Box::pin(wait(segment.clone())) as _).collect();
     begin(&mut waits);
     waits
@@ -88,8 +88,8 @@ fn join_all<T>(mut futures: Waits<T>) -> Vec<T> {
     ended.into_iter().flatten().collect()
 }
 
-fn tasks(client: &Client, name: &str, bytes: u64) -> (AsyncClient, AsyncSegment) {
-    let tasks = client.to_async().unwrap();
+fn tasks(client: &Client, name: &str, bytes: u64) -> (aio::Client, aio::Segment) {
+    let tasks = client.aio().unwrap();
     let segment = block_on(tasks.allocate(name, Spec::new(bytes))).unwrap();
     (tasks, segment)
 }
@@ -99,7 +99,7 @@ fn tasks(client: &Client, name: &str, bytes: u64) -> (AsyncClient, AsyncSegment)
 fn three_hundred_tasks_lock_and_unlock_without_lease_expiry() {
     let daemon = Daemon::start(1).unwrap();
     let (_tasks, segment) = tasks(&client(&daemon), "contended", 64);
-    let one = |segment: AsyncSegment, number: u64| async move {
+    let one = |segment: aio::Segment, number: u64| async move {
         let held = segment.lock().await.unwrap();
         held.put(0, &number.to_le_bytes()).await.unwrap();
         drop(held);
@@ -161,7 +161,7 @@ fn guards_release_locks_when_their_runtime_is_dropped() {
     let shared = LockOptions::new().shared().lease(PATIENCE * 10);
     let held: Vec<_> = (0..2 * MANY).map(|_| block_on(segment.lock_with(shared)).unwrap()).collect();
     // Each lock is granted, but most tasks have not seen their grant.
-    let wait = |segment: AsyncSegment| async move { segment.lock_with(shared).await.is_ok() };
+    let wait = |segment: aio::Segment| async move { segment.lock_with(shared).await.is_ok() };
     let mut unseen: Waits<bool> = (0..10).map(|_| Box::pin(wait(segment.clone())) as _).collect();
     for wait in &mut unseen {
         let _ = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -226,10 +226,10 @@ fn channel_slots_are_granted_in_fifo_order() {
     let counter = block_on(tasks.allocate("counter", Spec::new(8))).unwrap();
     let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
     // All places are taken by calls behind another client's lock.
-    let put = |segment: AsyncSegment| async move { segment.put(0, &[1; 8]).await.unwrap().version.0 };
+    let put = |segment: aio::Segment| async move { segment.put(0, &[1; 8]).await.unwrap().version.0 };
     let mut taken: Waits<u64> = (0..PLACES).map(|_| Box::pin(put(segment.clone())) as _).collect();
     begin(&mut taken);
-    let add = |counter: AsyncSegment| async move { counter.fetch_add(0, 1).await.unwrap().before };
+    let add = |counter: aio::Segment| async move { counter.fetch_add(0, 1).await.unwrap().before };
     let mut in_line: Waits<u64> = (0..20).map(|_| Box::pin(add(counter.clone())) as _).collect();
     begin(&mut in_line);
     in_line.reverse();
@@ -251,12 +251,12 @@ fn tasks_end_close_to_their_deadline() {
     let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
     let version = block_on(watched.stat()).unwrap().version;
     let late = |began: Instant| began.elapsed().saturating_sub(TIME);
-    let watch = |watched: AsyncSegment| async move {
+    let watch = |watched: aio::Segment| async move {
         let began = Instant::now();
         watched.wait_newer_than(version).await.unwrap_err();
         late(began)
     };
-    let put = |segment: AsyncSegment| async move {
+    let put = |segment: aio::Segment| async move {
         let began = Instant::now();
         segment.put(0, &[1; 8]).await.unwrap_err();
         late(began)
@@ -282,7 +282,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
     let watched = watched.with_timeout(TIME);
     let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap().with_timeout(TIME);
     let over = Arc::new(AtomicBool::new(false));
-    let watch = |watched: AsyncSegment, over: Arc<AtomicBool>| async move {
+    let watch = |watched: aio::Segment, over: Arc<AtomicBool>| async move {
         let version = watched.stat().await.unwrap().version;
         while !over.load(Ordering::Acquire) {
             let _ = watched.wait_newer_than(version).await;
@@ -331,7 +331,7 @@ fn dropped_waits_are_cancelled_at_daemon_and_home() {
     for daemon in [&a, &b] {
         let mine = client(daemon);
         open_soon(&mine, "far");
-        let tasks = mine.to_async().unwrap();
+        let tasks = mine.aio().unwrap();
         let segment = block_on(tasks.open("far")).unwrap();
         let version = made.stat().unwrap().version;
         let under_way =
@@ -377,7 +377,7 @@ fn watch_backs_off_while_home_is_down_and_resumes() {
     let made = client(&a).allocate("far", Spec::new(64)).unwrap();
     made.put(0, &[1; 8]).unwrap();
     let far = open_soon(&client(&b), "far").with_timeout(Duration::from_millis(500));
-    let tasks = client(&b).to_async().unwrap();
+    let tasks = client(&b).aio().unwrap();
     let far_of_tasks = block_on(tasks.open("far")).unwrap().with_timeout(Duration::from_millis(500));
     let (mut versions, mut of_tasks) = (far.watch(), far_of_tasks.watch());
     // On a busy machine a call may end at its short deadline.

@@ -2,8 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    AsyncSegment, BatchReply, Client, Error, Failure, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table,
-    Version,
+    BatchReply, Client, Error, Failure, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table, Version, aio,
 };
 use ddss_core::status::Counter;
 use ddss_testkit::{Daemon, DaemonOptions, block_on, retry};
@@ -97,8 +96,8 @@ impl Handles {
             ("a name", scope.spawn(|| self.client.wait_for("later").map(drop))),
             ("a lock", scope.spawn(|| self.locked.lock()?.unlock())),
         ];
-        let tasks = self.client.to_async().unwrap();
-        let wait = |segment: &Segment| AsyncSegment::from(segment);
+        let tasks = self.client.aio().unwrap();
+        let wait = |segment: &Segment| aio::Segment::from(segment);
         let (plain, locked) = (wait(&self.plain), wait(&self.locked));
         waits.extend([
             ("wait_newer_than of a task", scope.spawn(move || block_on(plain.wait_newer_than(Version(0))).map(drop))),
@@ -106,7 +105,7 @@ impl Handles {
                 "a key of a task",
                 scope.spawn(move || {
                     block_on(async {
-                        let map = SharedMap::<[u8; 8], u64, AsyncSegment>::open_async(&tasks, "map").await?;
+                        let map = aio::SharedMap::<[u8; 8], u64>::open(&tasks, "map").await?;
                         map.wait_for_change(b"awaited!", None).await.map(drop)
                     })
                 }),
@@ -119,8 +118,8 @@ impl Handles {
     /// Starts calls that have no effect, or whose effect is certain because they begin while the home is away.
     fn call<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Outcomes<'scope> {
         let free = |scope: &'scope Scope<'scope, '_>| scope.spawn(|| self.client.open("plain").map(drop));
-        let task = AsyncSegment::from(&self.plain);
-        let in_batch = self.client.to_async().unwrap();
+        let task = aio::Segment::from(&self.plain);
+        let in_batch = self.client.aio().unwrap();
         vec![
             ("open", free(scope)),
             ("get", scope.spawn(|| self.plain.get(0..8).map(drop))),
@@ -293,7 +292,7 @@ fn client_without_retries_learns_at_once_that_the_home_is_away() {
     client(&home).allocate("plain", Spec::new(64)).unwrap();
     let client = Client::builder().folder(other.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
     let plain = retry(|| client.open("plain"));
-    let tasks = AsyncSegment::from(&plain);
+    let tasks = aio::Segment::from(&plain);
     home.kill().unwrap();
     until_away(&other);
     let before = settled_requests(&other);

@@ -1,7 +1,7 @@
 //! Large puts whose writer or home is killed: the segment has the complete old or new value, and no memory is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{AsyncSegment, Client, Failure, Segment, Spec, Storage};
+use ddss::{Client, Failure, Segment, Spec, Storage, aio};
 use ddss_testkit::{Daemon, DaemonOptions, binary, retry};
 use std::future::Future;
 use std::io::Write;
@@ -151,7 +151,7 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
     let segment = client(&home).allocate("large", Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
     segment.put(0, &pattern(0, BYTES)).unwrap();
     // Each node has one client, because the end of a client frees its parts.
-    let writers = [&home, &other].map(|node| AsyncSegment::from(&retry(|| client(node).open("large"))));
+    let writers = [&home, &other].map(|node| aio::Segment::from(&retry(|| client(node).open("large"))));
     for round in 1..=16u64 {
         let writer = &writers[round as usize % 2];
         let value = pattern(round, BYTES);

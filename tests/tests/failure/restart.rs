@@ -147,7 +147,7 @@ fn handle_reconnects_to_the_next_daemon() {
     let made = clients[0].allocate("counter", Spec::new(64)).unwrap();
     made.fetch_add(0, 1).unwrap();
     let handles = clients.each_ref().map(|client| client.open("counter").unwrap());
-    let tasks = clients[3].to_async().unwrap();
+    let tasks = clients[3].aio().unwrap();
     let later = block_on(tasks.open("counter")).unwrap();
     for round in 1..4u64 {
         daemon.kill().unwrap();
@@ -205,7 +205,7 @@ fn handle_resumes_when_remote_home_returns() {
         builder.retries(false).connect().unwrap()
     });
     let handles = clients.each_ref().map(|client| ddss_testkit::retry(|| client.open("counter")));
-    let tasks = clients[3].to_async().unwrap();
+    let tasks = clients[3].aio().unwrap();
     let later = block_on(tasks.open("counter")).unwrap();
     let mut count = 0u64;
     for _ in 0..3 {

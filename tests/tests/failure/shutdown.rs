@@ -129,7 +129,7 @@ fn unlock_works_during_shutdown() {
     let own: Vec<Segment> =
         names.iter().zip(Strategy::ALL).map(|(name, strategy)| client(&daemon, strategy).open(name).unwrap()).collect();
     let by_threads: Vec<_> = own.iter().map(|segment| segment.lock_with(for_long()).unwrap()).collect();
-    let tasks = client(&daemon, Strategy::Auto).to_async().unwrap();
+    let tasks = client(&daemon, Strategy::Auto).aio().unwrap();
     let by_tasks: Vec<_> = ["told", "dropped"]
         .map(|name| {
             maker.allocate(name, Spec::new(64)).unwrap();

@@ -21,6 +21,7 @@ const PUBLISHED: &[&str] = &[
     "ddss-verbs",
     "ddss-admin",
     "ddssd",
+    "ddss-twin",
     "ddss-client",
     "ddss-group",
     "ddss-dsm",
@@ -222,7 +223,7 @@ fn examples_on_pages_of_the_client_name_the_client() {
 #[test]
 fn client_library_has_only_explained_dependencies() {
     let metadata = metadata();
-    let linked = ["ddss-client", "ddss-ipc", "ddss-core", "ddss-admission"];
+    let linked = ["ddss-client", "ddss-twin", "ddss-ipc", "ddss-core", "ddss-admission"];
     let mut found = BTreeSet::new();
     for package in metadata.packages.iter().filter(|package| linked.contains(&package.name.as_str())) {
         let linked = package.dependencies.iter().filter(|one| {

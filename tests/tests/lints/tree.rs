@@ -27,7 +27,9 @@ const RULES: &[MemberRule] = &[
     rule("ddss-runtime", &[], &[]),
     rule("ddss-sdp", &[], &[]),
     // The examples of the client crate start a daemon of their own.
-    rule("ddss-client", &["ddss-core", "ddss-ipc"], &["ddssd"]),
+    rule("ddss-client", &["ddss-core", "ddss-ipc", "ddss-twin"], &["ddssd"]),
+    // Attributes of the client crate; nothing of them is left at run time.
+    rule("ddss-twin", &[], &[]),
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
     rule(
         "ddssd",
@@ -80,7 +82,6 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss/src/async_client/reactor.rs",
     "crates/ddss/src/async_client/shared_channel.rs",
     "crates/ddss/src/async_client/backpressure.rs",
-    "crates/ddss/src/async_client/segment.rs",
     "crates/ddss/src/call/arena.rs",
     "crates/ddss/src/session.rs",
     "crates/ddss/src/client.rs",
@@ -88,11 +89,11 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss/src/call/pipeline.rs",
     "crates/ddss/src/call/wait_queue.rs",
     "crates/ddss/src/api/vectored.rs",
-    "crates/ddss/src/api/local_read.rs",
-    "crates/ddss/src/api/mapped_areas.rs",
+    "crates/ddss/src/local/local_read.rs",
+    "crates/ddss/src/local/mapped_areas.rs",
     "crates/ddss/src/api/get_put.rs",
     "crates/ddss/src/location.rs",
-    "crates/ddss/src/segment.rs",
+    "crates/ddss/src/api/segment.rs",
     "crates/ddss/src/api/atomics.rs",
     "crates/ddss-ipc/src/client/call_table.rs",
     "crates/ddss-ipc/src/client/channel.rs",
@@ -128,7 +129,7 @@ const COLD_LOCKS: &[(&str, &str, &str)] = &[
         "where more threads call than there is room for, so that one sleeps anyway",
     ),
     ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by the first asynchronous client"),
-    ("crates/ddss/src/api/mapped_areas.rs", "Areas", "when a segment is opened"),
+    ("crates/ddss/src/local/mapped_areas.rs", "Areas", "when a segment is opened"),
 ];
 
 /// Members that have `#![forbid(unsafe_code)]` in their library and in each of their programs.
@@ -140,6 +141,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-dsm-core",
     "ddss-engine",
     "ddss-sdp",
+    "ddss-twin",
     "ddss-client",
     "ddssd",
     "ddss-cli",

@@ -79,7 +79,7 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
     let mut daemon = spawn(&folder, &socket, &["--drain-ms", "15000"]);
     let client = connect(&folder);
-    let tasks = connect(&folder).to_async().unwrap();
+    let tasks = connect(&folder).aio().unwrap();
     let names = ["held", "by-task", "by-tasks", "by-batch", "dropped"];
     let [held, by_task, by_tasks, by_batch, dropped] = names.map(|name| client.allocate(name, Spec::new(64)).unwrap());
     let [task, many, given_up] = ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.open(name)).unwrap());

@@ -1,13 +1,11 @@
 //! Calls of a [`Client`] that make or find a segment by its name.
 
-use crate::async_client::{AsyncClient, AsyncSegment};
-use crate::calls::calls;
-use crate::client::Client;
+use super::segment::Segment;
+use super::{Client, twin};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::location::shape_of;
 use crate::plan::{CallPlan, Outgoing, Reply};
-use crate::segment::Segment;
 use ddss_core::{ArenaRange, Completion, Failure, Name, OpenedSegment, Operation, Principal, Spec};
 use std::time::{Duration, Instant};
 
@@ -15,152 +13,141 @@ pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Err
     Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
 }
 
-calls! {
-    impl Client, AsyncClient {
-        /// Allocates a segment. The name must be unused in the cluster, as far as this node can reach it.
-        pub async fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> | Result<AsyncSegment, Error> {
-            wait!(self.allocate_by(self.time(), name, spec))
-        }
+#[twin]
+impl Client {
+    /// Allocates a segment. The name must be unused in the cluster, as far as this node can reach it.
+    pub async fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
+        self.allocate_by(self.time(), name, spec).await
+    }
 
-        pub(crate) async fn allocate_by(&self, time: Deadline, name: &str, spec: Spec)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            let checked = checked_name(name, "allocate")?;
-            spec.check().map_err(Error::argument("allocate", name))?;
-            let text = [&spec.encode()[..], checked.as_str().as_bytes()].concat();
-            let operation = Operation::Allocate { spec_and_name: ArenaRange::NOWHERE };
-            let plan = CallPlan::new("allocate", name, operation).sends(Outgoing::Bytes(&text));
-            wait!(self.segment_by(time, &checked, plan))
-        }
+    pub(crate) async fn allocate_by(&self, time: Deadline, name: &str, spec: Spec) -> Result<Segment, Error> {
+        let checked = checked_name(name, "allocate")?;
+        spec.check().map_err(Error::argument("allocate", name))?;
+        let text = [&spec.encode()[..], checked.as_str().as_bytes()].concat();
+        let operation = Operation::Allocate { spec_and_name: ArenaRange::NOWHERE };
+        let plan = CallPlan::new("allocate", name, operation).sends(Outgoing::Bytes(&text));
+        self.segment_by(time, &checked, plan).await
+    }
 
-        /// Opens a segment by name, wherever in the cluster its home is.
-        pub async fn open(&self, name: &str) -> Result<Segment, Error> | Result<AsyncSegment, Error> {
-            wait!(self.open_by(self.time(), name))
-        }
+    /// Opens a segment by name, wherever in the cluster its home is.
+    pub async fn open(&self, name: &str) -> Result<Segment, Error> {
+        self.open_by(self.time(), name).await
+    }
 
-        pub(crate) async fn open_by(&self, time: Deadline, name: &str)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            let checked = checked_name(name, "open")?;
-            let operation = Operation::Open { name: ArenaRange::NOWHERE };
-            let plan = CallPlan::new("open", name, operation).sends(Outgoing::Bytes(checked.as_str().as_bytes()));
-            wait!(self.segment_by(time, &checked, plan))
-        }
+    pub(crate) async fn open_by(&self, time: Deadline, name: &str) -> Result<Segment, Error> {
+        let checked = checked_name(name, "open")?;
+        let operation = Operation::Open { name: ArenaRange::NOWHERE };
+        let plan = CallPlan::new("open", name, operation).sends(Outgoing::Bytes(checked.as_str().as_bytes()));
+        self.segment_by(time, &checked, plan).await
+    }
 
-        /// Opens a segment, or allocates it if the name is unused. All attempts share the timeout of one call.
-        ///
-        /// An existing segment of another kind, size or model is refused with [`Failure::Unsupported`]; its other
-        /// properties stay, whatever the specification says. If several processes make this
-        /// call at the same time, one of them allocates the segment and the others open it.
-        ///
-        /// ```
-        /// # let node = ddssd::EphemeralNode::start()?;
-        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-        /// let made = client.open_or_allocate("scores", ddss::Spec::new(64))?;
-        /// let found = client.open_or_allocate("scores", ddss::Spec::new(64))?;
-        /// assert_eq!(made.id(), found.id());
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub async fn open_or_allocate(&self, name: &str, spec: Spec)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            spec.check().map_err(Error::argument("allocate", name))?;
-            let time = self.time().started();
-            // Ends at the deadline: another process may release the segment after each allocation.
-            loop {
-                match wait!(self.open_by(time, name)) {
-                    Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
-                    Ok(found) => {
-                        let location = found.location();
-                        let wanted = (spec.bytes, spec.row_bytes, spec.model);
-                        if (location.bytes, location.row_bytes, location.model) != wanted {
-                            let wanted = shape_of(spec.bytes, spec.row_bytes, spec.model);
-                            return Err(Error::wrong_shape("open or allocate", name, location.shape(), wanted));
-                        }
-                        return Ok(found);
+    /// Opens a segment, or allocates it if the name is unused. All attempts share the timeout of one call.
+    ///
+    /// An existing segment of another kind, size or model is refused with [`Failure::Unsupported`]; its other
+    /// properties stay, whatever the specification says. If several processes make this
+    /// call at the same time, one of them allocates the segment and the others open it.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// let made = client.open_or_allocate("scores", ddss::Spec::new(64))?;
+    /// let found = client.open_or_allocate("scores", ddss::Spec::new(64))?;
+    /// assert_eq!(made.id(), found.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn open_or_allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
+        spec.check().map_err(Error::argument("allocate", name))?;
+        let time = self.time().started();
+        // Ends at the deadline: another process may release the segment after each allocation.
+        loop {
+            match self.open_by(time, name).await {
+                Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
+                Ok(found) => {
+                    let location = found.location();
+                    let wanted = (spec.bytes, spec.row_bytes, spec.model);
+                    if (location.bytes, location.row_bytes, location.model) != wanted {
+                        let wanted = shape_of(spec.bytes, spec.row_bytes, spec.model);
+                        return Err(Error::wrong_shape("open or allocate", name, location.shape(), wanted));
                     }
-                    Err(error) => return Err(error),
+                    return Ok(found);
                 }
-                match wait!(self.allocate_by(time, name, spec)) {
-                    Err(Error::Failed { failure: Failure::AlreadyExists, .. }) => {}
-                    ended => return ended,
-                }
+                Err(error) => return Err(error),
+            }
+            match self.allocate_by(time, name, spec).await {
+                Err(Error::Failed { failure: Failure::AlreadyExists, .. }) => {}
+                ended => return ended,
             }
         }
+    }
 
-        /// Waits until another process has allocated the segment, and opens it. At the deadline of one call it fails
-        /// with [`Failure::TimedOut`].
-        ///
-        /// ```
-        /// # let node = ddssd::EphemeralNode::start()?;
-        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-        /// # let allocator = client.clone();
-        /// let other = std::thread::spawn(move || allocator.allocate("scores", ddss::Spec::new(64)));
-        /// let scores = client.wait_for("scores")?;
-        /// assert_eq!(scores.bytes(), 64);
-        /// # other.join().expect("it does not panic")?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub async fn wait_for(&self, name: &str) -> Result<Segment, Error> | Result<AsyncSegment, Error> {
-            /// Pause between two attempts.
-            const OPEN_INTERVAL: Duration = Duration::from_millis(5);
-            let mut time = self.time().started();
-            loop {
-                match wait!(self.open_by(time, name)) {
-                    Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
-                    ended => return ended,
-                }
-                if Instant::now() + OPEN_INTERVAL >= time.deadline() {
-                    let (action, target) = ("wait for", name.to_owned());
-                    return Err(Error::Failed { action, target, failure: Failure::TimedOut });
-                }
-                wait!(self.pause(OPEN_INTERVAL));
+    /// Waits until another process has allocated the segment, and opens it. At the deadline of one call it fails
+    /// with [`Failure::TimedOut`].
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let allocator = client.clone();
+    /// let other = std::thread::spawn(move || allocator.allocate("scores", ddss::Spec::new(64)));
+    /// let scores = client.wait_for("scores")?;
+    /// assert_eq!(scores.bytes(), 64);
+    /// # other.join().expect("it does not panic")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn wait_for(&self, name: &str) -> Result<Segment, Error> {
+        /// Pause between two attempts.
+        const OPEN_INTERVAL: Duration = Duration::from_millis(5);
+        let mut time = self.time().started();
+        loop {
+            match self.open_by(time, name).await {
+                Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
+                ended => return ended,
             }
-        }
-
-        /// Runs a call of the shard that serves the name, and makes the handle of the segment that it returns.
-        pub(crate) async fn segment_by(&self, time: Deadline, name: &Name, plan: CallPlan<'_>)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            let client = self.at_shard_of(name)?;
-            let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
-            let opened = wait!(client.run(time, plan.returns(opened)))?;
-            Ok(client.into_segment(plan.target, opened))
-        }
-
-        /// Allocates a segment for another user.
-        ///
-        /// Until the owner is set, only root can use the segment; from then on it counts against the owner's quota.
-        /// Root may name any user; other users may only name another group of this process. If this process dies in
-        /// between, a segment of that name remains that only root can use.
-        ///
-        /// ```
-        /// # let node = ddssd::EphemeralNode::start()?;
-        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-        /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.info.permissions.owner;
-        /// # let alice = me;
-        /// let inbox = client.allocate_for("inbox", ddss::Spec::new(64).mode(0o620), alice)?;
-        /// assert_eq!(inbox.stat()?.info.permissions.owner, alice);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            spec.check().map_err(Error::argument("allocate", name))?;
-            let made = wait!(self.allocate(name, Spec { mode: 0, ..spec }))?;
-            if let Err(error) = wait!(made.set_owner_and_mode(owner, spec.mode)) {
-                // The segment is still unused. If its release fails too, the first error says more.
-                drop(wait!(made.release()));
-                return Err(error);
+            if Instant::now() + OPEN_INTERVAL >= time.deadline() {
+                let (action, target) = ("wait for", name.to_owned());
+                return Err(Error::Failed { action, target, failure: Failure::TimedOut });
             }
-            // The bytes have moved to an area that their readers may map.
-            wait!(self.open(name))
+            self.pause(OPEN_INTERVAL).await;
         }
+    }
 
-        /// Makes one round trip to a progress thread, without any effect.
-        pub async fn ping(&self) -> Result<(), Error> {
-            let plan = CallPlan::new("reach", "the daemon", Operation::Null);
-            wait!(self.run(self.time(), plan.returns(|_, _| ())))
+    /// Runs a call of the shard that serves the name, and makes the handle of the segment that it returns.
+    pub(crate) async fn segment_by(&self, time: Deadline, name: &Name, plan: CallPlan<'_>) -> Result<Segment, Error> {
+        let client = self.at_shard_of(name)?;
+        let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
+        let opened = client.run(time, plan.returns(opened)).await?;
+        Ok(client.into_segment(plan.target, opened))
+    }
+
+    /// Allocates a segment for another user.
+    ///
+    /// Until the owner is set, only root can use the segment; from then on it counts against the owner's quota.
+    /// Root may name any user; other users may only name another group of this process. If this process dies in
+    /// between, a segment of that name remains that only root can use.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.info.permissions.owner;
+    /// # let alice = me;
+    /// let inbox = client.allocate_for("inbox", ddss::Spec::new(64).mode(0o620), alice)?;
+    /// assert_eq!(inbox.stat()?.info.permissions.owner, alice);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<Segment, Error> {
+        spec.check().map_err(Error::argument("allocate", name))?;
+        let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
+        if let Err(error) = made.set_owner_and_mode(owner, spec.mode).await {
+            // The segment is still unused. If its release fails too, the first error says more.
+            drop(made.release().await);
+            return Err(error);
         }
+        // The bytes have moved to an area that their readers may map.
+        self.open(name).await
+    }
+
+    /// Makes one round trip to a progress thread, without any effect.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let plan = CallPlan::new("reach", "the daemon", Operation::Null);
+        self.run(self.time(), plan.returns(|_, _| ())).await
     }
 }

@@ -1,136 +1,134 @@
 //! Get, put and release of a [`Segment`].
 
-use crate::api::large_values::transfers::{LargeGet, LargePut};
-use crate::async_client::AsyncSegment;
-use crate::calls::calls;
+use super::segment::Segment;
+use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::segment::Segment;
+use crate::plan::transfer::{LargeGet, LargePut};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::TRANSFER_BYTES_MAX;
 use ddss_core::{Completion, Operation, PutConditions, SegmentId, Version};
 use std::ops::RangeBounds;
 
-calls! {
-    impl Segment, AsyncSegment {
-        /// Returns the segment's name.
-        pub fn name(&self) -> &str {
-            &self.location().name
-        }
+#[twin]
+impl Segment {
+    /// Returns the segment's name.
+    pub fn name(&self) -> &str {
+        &self.location().name
+    }
 
-        /// Returns the segment's id, which is never reused.
-        pub fn id(&self) -> SegmentId {
-            self.location().id
-        }
+    /// Returns the segment's id, which is never reused.
+    pub fn id(&self) -> SegmentId {
+        self.location().id
+    }
 
-        /// Returns the segment's size in bytes.
-        pub fn bytes(&self) -> u64 {
-            self.location().bytes
+    /// Returns the segment's size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.location().bytes
+    }
+
+    /// Reads a range atomically: all bytes are of the version that comes with them. A range of more than
+    /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes is read in parts, again from the start when a put comes
+    /// between, and fails with [`Failure::Contended`](crate::Failure::Contended) if every attempt met one.
+    pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let (offset, length) = self.location().place(range)?;
+        let mut bytes = vec![0; length];
+        let stamp = self.get_into(offset, &mut bytes).await?;
+        Ok(Value::new(bytes, stamp))
+    }
+
+    /// Reads a range of an earlier committed version. The segment's history must still contain it
+    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
+    /// fails with [`Failure::VersionGone`](crate::Failure::VersionGone). A version that the segment has not reached
+    /// fails with [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+    pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let (offset, length) = self.location().place(range)?;
+        let mut bytes = vec![0; length];
+        let stamp = if length > TRANSFER_BYTES_MAX {
+            let parts = LargeGet { offset, version: Some(version), progress: &mut |_, _| () };
+            self.get_large(self.time(), &mut bytes, parts).await?
+        } else {
+            self.client().run(self.time(), self.location().get(offset, &mut bytes, Some(version))?).await?
+        };
+        Ok(Value::new(bytes, stamp))
+    }
+
+    /// Reads `into.len()` bytes atomically.
+    #[inline]
+    pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        match self.get_in_place(offset, into).await {
+            Some(stamp) => Ok(stamp),
+            // A read in place needs no deadline: to compute it first would cost some of its few instructions.
+            None => self.get_from_daemon(self.time(), offset, into).await,
         }
     }
-}
 
-calls! {
-    impl Segment, AsyncSegment {
-        /// Reads a range atomically: all bytes are of the version that comes with them. A range of more than
-        /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes is read in parts, again from the start when a put comes
-        /// between, and fails with [`Failure::Contended`](crate::Failure::Contended) if every attempt met one.
-        pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-            let (offset, length) = self.location().place(range)?;
-            let mut bytes = vec![0; length];
-            let stamp = wait!(self.get_into(offset, &mut bytes))?;
-            Ok(Value::new(bytes, stamp))
+    /// Reads with this deadline.
+    #[inline]
+    pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        match self.get_in_place(offset, into).await {
+            Some(stamp) => Ok(stamp),
+            None => self.get_from_daemon(time, offset, into).await,
         }
+    }
 
-        /// Reads a range of an earlier committed version. The segment's history must still contain it
-        /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
-        /// fails with [`Failure::VersionGone`](crate::Failure::VersionGone). A version that the segment has not reached
-        /// fails with [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
-        pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-            let (offset, length) = self.location().place(range)?;
-            let mut bytes = vec![0; length];
-            let stamp = if length > TRANSFER_BYTES_MAX {
-                let parts = LargeGet { offset, version: Some(version), progress: &mut |_, _| () };
-                wait!(self.get_large(self.time(), &mut bytes, parts))?
-            } else {
-                wait!(self.client().run(self.time(), self.location().get(offset, &mut bytes, Some(version))?))?
-            };
-            Ok(Value::new(bytes, stamp))
-        }
+    /// Reads in place; `None` if the daemon has to serve the get.
+    #[inline]
+    async fn get_in_place(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let stamp = self.location().read_locally(offset, into)?;
+        self.spend_budget(1, into.len()).await;
+        Some(stamp)
+    }
 
-        /// Reads `into.len()` bytes atomically.
-        #[inline]
-        pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-            match wait!(self.get_in_place(offset, into)) {
-                Some(stamp) => Ok(stamp),
-                // A read in place needs no deadline: to compute it first would cost some of its few instructions.
-                None => wait!(self.get_from_daemon(self.time(), offset, into)),
-            }
+    /// Reads with this deadline what cannot be read in place. Never inlined: a read in place has few instructions.
+    #[inline(never)]
+    async fn get_from_daemon(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        if into.len() > TRANSFER_BYTES_MAX {
+            return self.get_large(time, into, LargeGet { offset, version: None, progress: &mut |_, _| () }).await;
         }
+        self.client().run(time, self.location().get(offset, into, None)?).await
+    }
 
-        /// Reads with this deadline.
-        #[inline]
-        pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-            match wait!(self.get_in_place(offset, into)) {
-                Some(stamp) => Ok(stamp),
-                None => wait!(self.get_from_daemon(time, offset, into)),
-            }
-        }
+    /// Writes bytes atomically: no get ever sees a part of them. More than
+    /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes are sent in parts and committed once.
+    pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.put_by(self.time(), offset, bytes, self.location().put_conditions(None, None)).await
+    }
 
-        /// Reads in place; `None` if the daemon has to serve the get.
-        #[inline]
-        async fn get_in_place(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-            let stamp = self.location().read_locally(offset, into)?;
-            wait!(self.spend_budget(1, into.len()));
-            Some(stamp)
-        }
+    /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
+    /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+    pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)).await
+    }
 
-        /// Reads with this deadline what cannot be read in place. Never inlined: a read in place has few instructions.
-        #[inline(never)]
-        async fn get_from_daemon(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-            if into.len() > TRANSFER_BYTES_MAX {
-                return wait!(self.get_large(time, into, LargeGet { offset, version: None, progress: &mut |_, _| () }));
-            }
-            wait!(self.client().run(time, self.location().get(offset, into, None)?))
+    /// Writes with this deadline, under these conditions.
+    pub(crate) async fn put_by(
+        &self,
+        time: Deadline,
+        offset: u64,
+        bytes: &[u8],
+        conditions: PutConditions,
+    ) -> Result<Stamp, Error> {
+        if bytes.len() > TRANSFER_BYTES_MAX {
+            return self.put_large(time, bytes, LargePut { offset, conditions, progress: &mut |_, _| () }).await;
         }
+        self.client().run(time, self.location().put(offset, bytes, conditions)?).await
+    }
 
-        /// Writes bytes atomically: no get ever sees a part of them. More than
-        /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes are sent in parts and committed once.
-        pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-            wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(None, None)))
-        }
+    /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and
+    /// root may do so.
+    pub async fn release(self) -> Result<(), Error> {
+        self.run_operation("release", Operation::Release { segment: self.id() }, |_| ()).await
+    }
 
-        /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
-        /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
-        pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-            wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)))
-        }
-
-        /// Writes with this deadline, under these conditions.
-        pub(crate) async fn put_by(&self, time: Deadline, offset: u64, bytes: &[u8], conditions: PutConditions)
-            -> Result<Stamp, Error>
-        {
-            if bytes.len() > TRANSFER_BYTES_MAX {
-                return wait!(self.put_large(time, bytes, LargePut { offset, conditions, progress: &mut |_, _| () }));
-            }
-            wait!(self.client().run(time, self.location().put(offset, bytes, conditions)?))
-        }
-
-        /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and
-        /// root may do so.
-        pub async fn release(self) -> Result<(), Error> {
-            wait!(self.run_operation("release", Operation::Release { segment: self.id() }, |_| ()))
-        }
-
-        /// Runs an operation that carries no bytes.
-        pub(crate) async fn run_operation<T: Send>(
-            &self,
-            action: &'static str,
-            operation: Operation,
-            decode: impl Fn(&Completion) -> T + Send,
-        ) -> Result<T, Error> {
-            let call = self.location().plan(action, operation).returns(move |completion, _| decode(completion));
-            wait!(self.client().run(self.time(), call))
-        }
+    /// Runs an operation that carries no bytes.
+    pub(crate) async fn run_operation<T: Send>(
+        &self,
+        action: &'static str,
+        operation: Operation,
+        decode: impl Fn(&Completion) -> T + Send,
+    ) -> Result<T, Error> {
+        let call = self.location().plan(action, operation).returns(move |completion, _| decode(completion));
+        self.client().run(self.time(), call).await
     }
 }

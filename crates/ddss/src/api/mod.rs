@@ -1,23 +1,34 @@
-//! Operations of a client and of a segment handle.
+//! Calls of a client and of its handles, compiled twice.
 //!
-//! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): allocation,
-//! get and put, large values, atomics, batches, locks, metadata, tables, typed views, vectored access, watches of versions and names.
-//! `local_read` serves gets by a mapping of the home's memory, of which `mapped_areas` keeps track.
+//! The module `blocking` reads these files without their `async` and `.await`; the module `aio` reads them as they are.
+//! Each of the two imports the attributes of `ddss-twin` under the same names, and brings the client and what differs: the
+//! guard of a lock, watches, lists and cursors. Values, options, plans and errors lie outside, and are compiled once.
 
-pub(crate) mod allocate;
-pub(crate) mod atomics;
-pub(crate) mod batches;
-pub(crate) mod break_lock;
-pub(crate) mod get_put;
-pub(crate) mod large_values;
-pub(crate) mod local_read;
-pub(crate) mod lock;
-pub(crate) mod mapped_areas;
-pub(crate) mod metadata;
-pub(crate) mod name_watch;
+use super::{Client, LockGuard, VersionWatch, only_aio, only_blocking, twin};
+
+mod allocate;
+mod atomics;
+mod batches;
+mod break_lock;
+mod get_put;
+mod large_values;
+mod lock;
+mod metadata;
 #[cfg(feature = "postcard")]
-pub(crate) mod postcard_value;
-pub(crate) mod tables;
-pub(crate) mod typed;
-pub(crate) mod vectored;
-pub(crate) mod watch;
+mod postcard_value;
+mod segment;
+mod tables;
+mod typed;
+mod vectored;
+mod watch;
+
+pub use batches::batch::Batch;
+#[cfg(feature = "postcard")]
+pub use postcard_value::PostcardValue;
+pub use segment::Segment;
+pub use tables::map_handle::{ByteMap, SharedMap};
+pub use tables::map_watch::PrefixWatch;
+pub use tables::row_lock::RowGuard;
+pub use tables::table::Table;
+pub use tables::typed_table::TypedTable;
+pub use typed::{Shared, SharedSlice};

@@ -19,7 +19,7 @@ pub(crate) struct Yield {
 }
 
 /// Counts reads in place; the future yields if the budget of the thread is used up.
-pub(super) fn spend(reads: usize, bytes: usize) -> Yield {
+pub(crate) fn spend(reads: usize, bytes: usize) -> Yield {
     LEFT.with(|left| {
         let now = left.get().saturating_sub(reads + bytes / BYTES_OF_READ);
         left.set(if now == 0 { READS_MAX } else { now });
@@ -45,7 +45,7 @@ impl Future for Yield {
 mod tests {
     use super::READS_MAX;
     use crate::testing::TestNode;
-    use crate::{AsyncSegment, SharedMap, Spec};
+    use crate::{SharedMap, Spec, aio};
     use std::cell::Cell;
 
     /// Steps of the task beside a reader.
@@ -79,11 +79,11 @@ mod tests {
         // If this broke, a service with one thread would stand still while one of its tasks reads.
         let node = TestNode::start();
         let client = node.local_read_client();
-        let segment = AsyncSegment::from(&client.allocate("plain", Spec::new(1 << 20)).unwrap());
+        let segment = aio::Segment::from(&client.allocate("plain", Spec::new(1 << 20)).unwrap());
         let map = SharedMap::<u64, u64>::allocate(&client, "map", 100).unwrap();
         map.insert(&7, &8).unwrap();
-        let tasks = client.to_async().unwrap();
-        let map = crate::testing::block_on(SharedMap::<u64, u64, AsyncSegment>::open_async(&tasks, "map")).unwrap();
+        let tasks = client.aio().unwrap();
+        let map = crate::testing::block_on(aio::SharedMap::<u64, u64>::open(&tasks, "map")).unwrap();
         assert!(segment.location().can_read_locally());
         let small = reads_beside_a_task(async || drop(segment.get(0..8).await.unwrap()));
         assert!(small <= STEPS * READS_MAX, "{small} reads");

@@ -8,10 +8,10 @@ use crate::call::channels::NoCompletion;
 use crate::call::retry::Retry;
 #[cfg(feature = "tracing")]
 use crate::call::span;
-use crate::client::Client;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
+use crate::session::Inner;
 use ddss_core::{Completion, Failure, Name, NodeId, Outcome};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,18 +23,18 @@ use std::time::{Duration, Instant};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let client = client.to_async()?;
+/// let client = client.aio()?;
 /// client.ping().await?;
 /// # Ok::<(), ddss::Error>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct AsyncClient(Client);
+pub struct Client(crate::Client);
 
-impl std::fmt::Debug for AsyncClient {
+impl std::fmt::Debug for Client {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.describe(out, "AsyncClient")
+        self.0.describe(out, "aio::Client")
     }
 }
 
@@ -42,25 +42,25 @@ fn successful(completion: Completion) -> Result<(), Completion> {
     if completion.outcome == Outcome::Done { Ok(()) } else { Err(completion) }
 }
 
-impl Client {
+impl crate::Client {
     /// Returns the asynchronous client. All asynchronous clients of one client share its channel for tasks.
-    pub fn to_async(&self) -> Result<AsyncClient, Error> {
+    pub fn aio(&self) -> Result<Client, Error> {
         // All shards at once, since a task cannot block for a connection later.
         for shard in 0..self.shard_count() {
             let client = self.at_shard(shard)?;
             client.2.of(&client.0)?;
         }
-        Ok(AsyncClient::of(self.clone()))
+        Ok(Client::of(self.clone()))
     }
 }
 
-impl AsyncClient {
+impl Client {
     /// Returns the asynchronous form of a client. Its channel for tasks is created at the first call.
-    pub(crate) fn of(client: Client) -> Self {
+    pub(crate) fn of(client: crate::Client) -> Self {
         Self(client)
     }
 
-    /// Returns this client bound to another shard. [`Client::to_async`] has attached to all of them.
+    /// Returns this client bound to another shard. [`crate::Client::aio`] has attached to all of them.
     pub(crate) fn at_shard(&self, shard: u8) -> Result<Self, Error> {
         self.0.at_shard(shard).map(Self)
     }
@@ -76,6 +76,16 @@ impl AsyncClient {
     /// Returns this client bound to the shard that serves a name.
     pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
         self.0.at_shard_of(name).map(Self)
+    }
+
+    /// Returns the attachment of this clone's shard.
+    pub(crate) fn inner(&self) -> &Inner {
+        self.0.inner()
+    }
+
+    /// Returns the timeout of each call.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.0.timeout()
     }
 
     fn channel(&self) -> Result<&TaskChannel, Error> {
@@ -99,7 +109,7 @@ impl AsyncClient {
     }
 
     /// Returns the client with blocking calls.
-    pub fn blocking(&self) -> &Client {
+    pub fn blocking(&self) -> &crate::Client {
         &self.0
     }
 
@@ -127,7 +137,7 @@ impl AsyncClient {
     }
 
     /// Runs a planned call, of a batch that may still gather; also returns the reactor that served it.
-    pub(super) async fn run_gathered<T: Send>(
+    pub(crate) async fn run_gathered<T: Send>(
         &self,
         time: Deadline,
         call: PlannedCall<'_, impl Decoder<T>>,
@@ -206,7 +216,7 @@ impl AsyncClient {
     }
 
     /// Makes a call on this daemon only; nothing is decoded.
-    pub(super) async fn run_on(
+    pub(crate) async fn run_on(
         &self,
         reactor: &Arc<Reactor>,
         mut time: Deadline,
@@ -240,7 +250,7 @@ mod tests {
     fn async_put_and_get_run_on_bare_executor() {
         // If this broke, an asynchronous service could not share any segment.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             client.ping().await.unwrap();
             for bytes in [8, 32, 33, 5000, 1 << 20] {
@@ -260,7 +270,7 @@ mod tests {
     fn hundreds_of_concurrent_calls_queue_and_complete() {
         // If this broke, a burst of tasks would fail, grow without bound, or hang.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.allocate("many", Spec::new(64 * 500)).await.unwrap();
             let tasks: Vec<_> = (0..500u64)
@@ -282,7 +292,7 @@ mod tests {
     fn memory_of_dropped_future_is_not_reused_until_daemon_completes_call() {
         // If this broke, the bytes of one call could land in the buffer of another.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         let segment = block_on(client.allocate("dropped", Spec::new(1 << 20))).unwrap();
         block_on(segment.put(0, &vec![1; 1 << 20])).unwrap();
         for turn in 0..200u32 {
@@ -306,7 +316,7 @@ mod tests {
     fn tasks_on_several_threads_share_one_client() {
         // If this broke, a multi-threaded runtime could not use it.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         let segment = block_on(client.allocate("threads", Spec::new(8))).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -328,7 +338,7 @@ mod tests {
     fn concurrent_drops_of_futures_leak_nothing() {
         // If this broke, a service that cancels tasks would run out of calls or memory, or leak locks.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         let (words, locked) =
             (block_on(client.allocate("words", Spec::new(4096))), block_on(client.allocate("locked", Spec::new(8))));
         let (words, locked) = (words.unwrap(), locked.unwrap());
@@ -363,7 +373,7 @@ mod tests {
     fn every_task_fails_when_daemon_ends() {
         // If this broke, tasks would wait forever for a dead daemon.
         let node = TestNode::start();
-        let client = node.short_timeout_client().to_async().unwrap();
+        let client = node.short_timeout_client().aio().unwrap();
         block_on(client.ping()).unwrap();
         drop(node);
         assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. } | Error::NoDaemon { .. })));

@@ -2,6 +2,7 @@
 
 use super::shared_channel::SharedChannel;
 use crate::session::Session;
+use ddss_core::{LockToken, SegmentId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
@@ -10,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Handle of the reactor thread. The thread ends with the last handle.
-pub(super) struct Reactor {
+pub(crate) struct Reactor {
     pub(super) channel: Arc<SharedChannel>,
     /// Session whose channel the reactor serves.
-    pub(super) session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     kick: PipeWriter,
     stop: Arc<AtomicBool>,
 }
@@ -33,6 +34,13 @@ impl Reactor {
     /// Wakes the thread if it sleeps without time-out and has to learn a new call's deadline.
     pub(super) fn wake_if_needed(&self) {
         if self.channel.needs_reactor() {
+            self.wake();
+        }
+    }
+
+    /// Releases a lock whose guard was dropped.
+    pub(crate) fn release_lock(&self, segment: SegmentId, token: LockToken) {
+        if !self.channel.release_lock(segment, token) {
             self.wake();
         }
     }

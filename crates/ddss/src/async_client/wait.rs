@@ -3,8 +3,7 @@
 //! The first waiting threads use channels of their own, which costs least. Threads beyond wait as tasks do, and the
 //! daemon parks their calls.
 
-use super::client::AsyncClient;
-use crate::client::Client;
+use super::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::plan::{Decoder, PlannedCall};
@@ -15,26 +14,26 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
-impl Client {
+impl crate::Client {
     /// Runs a planned call that waits for an event.
     pub(crate) fn run_wait<T: Send>(&self, time: Deadline, call: PlannedCall<'_, impl Decoder<T>>) -> Result<T, Error> {
         let session = self.0.last_session();
         match session.channels.begin_wait() {
             Some(_waiting) => self.run(time, call),
-            None => block_on(AsyncClient::of(self.clone()).run(time, call)),
+            None => block_on(Client::of(self.clone()).run(time, call)),
         }
     }
 }
 
 #[cfg(test)]
-impl Client {
+impl crate::Client {
     /// Returns the number of this client's waits that the daemon has parked.
     fn parked(&self) -> usize {
         self.2.existing(&self.0).map_or(0, |channel| channel.reactor.load().channel.parked())
     }
 }
 
-impl AsyncClient {
+impl Client {
     /// Runs a planned call that waits for an event.
     pub(crate) async fn run_wait<T: Send>(
         &self,
@@ -84,7 +83,7 @@ pub(crate) fn block_until<F: Future>(future: F, deadline: Instant) -> Option<F::
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on, join_all, poll_once};
-    use crate::{AsyncSegment, Client, Failure, Limit, LockOptions, Segment, Spec, Version};
+    use crate::{Client, Failure, Limit, LockOptions, Segment, Spec, Version, aio};
     use std::future::Future;
     use std::pin::Pin;
     use std::time::{Duration, Instant};
@@ -120,7 +119,7 @@ mod tests {
         let (seen, other) =
             (client.allocate("seen", Spec::new(8)).unwrap(), client.allocate("other", Spec::new(8)).unwrap());
         let watch = |segment: &Segment| {
-            let segment = AsyncSegment::from(segment);
+            let segment = aio::Segment::from(segment);
             let waits = (0..WATCHERS).map(|_| segment.clone());
             let waits = waits.map(|segment| Box::pin(async move { segment.wait_newer_than(Version(0)).await }));
             waits.collect::<Vec<_>>()
@@ -152,7 +151,7 @@ mod tests {
         let client = node.client();
         let segment = client.allocate("quiet", Spec::new(8)).unwrap();
         let other = client.allocate("other", Spec::new(8)).unwrap();
-        let soon = AsyncSegment::from(&segment).with_timeout(Duration::from_millis(300));
+        let soon = aio::Segment::from(&segment).with_timeout(Duration::from_millis(300));
         let watch = || async { is_late(soon.wait_newer_than(Version(0)).await.expect_err("no put was made")) };
         block_on(join_all((0..300).map(|_| watch()).collect()));
         let held = segment.lock().unwrap();
@@ -205,7 +204,7 @@ mod tests {
         let segment = client.allocate("locked", Spec::new(8)).unwrap();
         let held = segment.lock().unwrap();
         let wait = |client: &Client| {
-            let segment = AsyncSegment::from(&client.open("locked").unwrap());
+            let segment = aio::Segment::from(&client.open("locked").unwrap());
             let waits =
                 (0..WAITERS).map(|_| segment.clone()).map(|segment| Box::pin(async move { segment.lock().await }));
             let mut waits: Vec<_> = waits.collect();
@@ -235,7 +234,7 @@ mod tests {
         // If this broke, one client could take the memory of its node.
         let node = TestNode::start_with(|config| config.waits_per_client = 50);
         let client = node.client();
-        let segment = AsyncSegment::from(&client.allocate("watched", Spec::new(8)).unwrap());
+        let segment = aio::Segment::from(&client.allocate("watched", Spec::new(8)).unwrap());
         let mut waits: Vec<_> = (0..100).map(|_| Box::pin(segment.wait_newer_than(Version(0)))).collect();
         let (mut refused, patience) = (0, Instant::now() + Duration::from_secs(60));
         while waits.len() > 66 {
@@ -262,9 +261,9 @@ mod tests {
         // If this broke, a second library of a program could not use tasks.
         let node = TestNode::start();
         let client = node.client();
-        let (first, second) = (client.to_async().unwrap(), client.to_async().unwrap());
+        let (first, second) = (client.aio().unwrap(), client.aio().unwrap());
         let segment = client.allocate("shared", Spec::new(8)).unwrap();
-        block_on(AsyncSegment::from(&segment).put(0, b"a handle")).unwrap();
+        block_on(aio::Segment::from(&segment).put(0, b"a handle")).unwrap();
         let opened = block_on(first.open("shared")).unwrap();
         assert_eq!(&block_on(opened.get(0..8)).unwrap()[..], b"a handle");
         block_on(second.ping()).unwrap();

@@ -65,7 +65,7 @@ mod tests {
         // If this broke, a trace would not show which call of which segment took the time, or that it failed.
         let node = TestNode::start();
         let segment = node.client().allocate("traced", Spec::new(8)).unwrap();
-        let (lines, tasks) = (Lines::default(), segment.client().to_async().unwrap());
+        let (lines, tasks) = (Lines::default(), segment.client().aio().unwrap());
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG);
         let subscriber = subscriber.with_span_events(FmtSpan::CLOSE).with_writer(move || writer.clone()).finish();

@@ -255,7 +255,7 @@ mod tests {
     fn task_holds_a_kept_lock() {
         // If this broke, an asynchronous service could not lead.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.allocate("task", Spec::new(64)).await.unwrap();
             let guard = segment.lock_with(kept()).await.unwrap();

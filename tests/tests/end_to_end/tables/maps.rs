@@ -1,7 +1,7 @@
 //! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{AsyncSegment, Client, SharedMap, Storage, Table};
+use ddss::{Client, SharedMap, Storage, Table, aio};
 use ddss_core::BucketLayout;
 use ddss_core::status::{Counter, Kind};
 use ddss_ipc::read_status;
@@ -309,8 +309,8 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     let (puts, gets) = counted(&|| assert_eq!(there.remove_expired(0, u64::MAX).unwrap(), KEYS));
     // Links to expired entries are read twice.
     assert!(puts <= there.buckets() && gets <= 2 * most, "{puts} puts and {gets} gets of {} buckets", there.buckets());
-    let tasks = there_client.to_async().unwrap();
-    let of_tasks = block_on(SharedMap::<u64, u64, AsyncSegment>::open_async(&tasks, "large")).unwrap();
+    let tasks = there_client.aio().unwrap();
+    let of_tasks = block_on(aio::SharedMap::<u64, u64>::open(&tasks, "large")).unwrap();
     assert_eq!((block_on(of_tasks.count()).unwrap(), block_on(of_tasks.remove_expired(0, u64::MAX)).unwrap()), (0, 0));
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{AsyncSegment, Client, LockOptions, Segment, Spec, Version};
+use ddss::{Client, LockOptions, Segment, Spec, Version, aio};
 use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, block_on};
@@ -56,9 +56,9 @@ fn until(folder: &Path, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
 
 fn begin_waits(client: &Client, seen: Version) -> Waits {
     let (watched, locked) = (open_soon(client, "watched"), open_soon(client, "locked"));
-    let (watched, locked) = (AsyncSegment::from(&watched), AsyncSegment::from(&locked));
-    let watch = |segment: AsyncSegment| async move { segment.wait_newer_than(seen).await.unwrap().version };
-    let lock = |segment: AsyncSegment| async move {
+    let (watched, locked) = (aio::Segment::from(&watched), aio::Segment::from(&locked));
+    let watch = |segment: aio::Segment| async move { segment.wait_newer_than(seen).await.unwrap().version };
+    let lock = |segment: aio::Segment| async move {
         let guard = segment.lock().await.unwrap();
         guard.unlock().await.unwrap();
         Version(1)
@@ -186,9 +186,9 @@ fn waits_of_another_node_end_when_their_home_is_killed() {
     let mine = Client::builder().folder(b.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
     let (there, locked) = (open_soon(&mine, "watched"), open_soon(&mine, "locked"));
     // Longer than the test, so that only the end of the home can end them.
-    let [there, locked] = [there, locked].map(|segment| AsyncSegment::from(&segment).with_timeout(PATIENCE * 4));
-    let watch = |segment: AsyncSegment| async move { segment.wait_newer_than(Version(0)).await.is_ok() };
-    let lock = |segment: AsyncSegment| async move { segment.lock().await.is_ok() };
+    let [there, locked] = [there, locked].map(|segment| aio::Segment::from(&segment).with_timeout(PATIENCE * 4));
+    let watch = |segment: aio::Segment| async move { segment.wait_newer_than(Version(0)).await.is_ok() };
+    let lock = |segment: aio::Segment| async move { segment.lock().await.is_ok() };
     let mut waits: Vec<Pin<Box<dyn Future<Output = bool> + Send>>> = Vec::new();
     for _ in 0..WATCHERS / 2 {
         waits.push(Box::pin(watch(there.clone())));

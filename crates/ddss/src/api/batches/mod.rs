@@ -1,6 +1,6 @@
-//! Calls that are submitted together: [`Batch`](crate::Batch) over segments, and calls that make, find or free many
-//! segments by name.
+//! Batches: `batch.rs` makes calls of any kind together, `many_names.rs` those that make, find and free segments.
 
-pub(crate) mod batch;
-pub(crate) mod batch_call;
+use super::{Client, twin};
+
+pub(super) mod batch;
 mod many_names;

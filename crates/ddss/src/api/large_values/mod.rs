@@ -1,8 +1,7 @@
-//! Values of more than one request. `transfers.rs` moves them in parts, `cursor.rs` and `async_cursor.rs` serve code that
-//! streams. `read_window.rs` decides what a reader reads.
+//! Values of more than one request. `transfers.rs` moves them in parts, `upload_guard.rs` frees the parts of a put that
+//! failed.
 
-pub(crate) mod async_cursor;
-pub(crate) mod cursor;
-mod read_window;
-pub(crate) mod transfers;
+use super::{only_aio, only_blocking, twin};
+
+mod transfers;
 mod upload_guard;

@@ -1,14 +1,12 @@
 //! Searches and conditional puts of a map, bucket by bucket.
 
-use crate::api::tables::bucket::Bucket;
-use crate::api::tables::local_bucket::LocalBucket;
-use crate::api::tables::map_handle::{
-    Attempt, ByteMap, Expiry, KeyHash, Place, SharedMap, attempt, check_time, now_ms,
-};
-use crate::async_client::AsyncSegment;
-use crate::calls::calls;
+use super::map_handle::{ByteMap, SharedMap};
+use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::map::bucket::Bucket;
+use crate::map::entry::{Attempt, Expiry, KeyHash, Place, attempt, check_time, now_ms};
+use crate::map::local_bucket::LocalBucket;
 use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -18,321 +16,338 @@ const ATTEMPTS_IN_PLACE_MAX: usize = 4;
 /// Bytes of a value that a get in place reads to the stack.
 const VALUE_IN_PLACE_MAX: usize = 4096;
 
-calls! {
-    impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
-        SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
-    {
-        /// Reads the value of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
-        /// changes meanwhile, the value is large, or the entry may lie in another bucket.
-        #[inline]
-        pub(super) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<V>> {
-            let location = self.map.table.segment().location();
-            if size_of::<V>() > VALUE_IN_PLACE_MAX {
-                return None;
-            }
-            for _ in 0..ATTEMPTS_IN_PLACE_MAX {
-                let row = location.begin_row(hash.bucket + 1)?;
-                let found = LocalBucket { row, layout: self.map.layout }.value_of(hash.tag, key);
-                if row.is_whole() {
-                    return found;
-                }
-            }
-            None
+#[twin]
+impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable> SharedMap<K, V> {
+    /// Reads the value of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
+    /// changes meanwhile, the value is large, or the entry may lie in another bucket.
+    #[inline]
+    pub(crate) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<V>> {
+        let location = self.map.table.segment().location();
+        if size_of::<V>() > VALUE_IN_PLACE_MAX {
+            return None;
         }
+        for _ in 0..ATTEMPTS_IN_PLACE_MAX {
+            let row = location.begin_row(hash.bucket + 1)?;
+            let found = LocalBucket { row, layout: self.map.layout }.value_of(hash.tag, key);
+            if row.is_whole() {
+                return found;
+            }
+        }
+        None
     }
 }
 
-calls! {
-    impl ByteMap, ByteMap<AsyncSegment> {
-        pub(super) async fn read_bucket(&self, time: Deadline, bucket: u64) -> Result<Bucket, Error> {
-            let mut bytes = vec![0; self.layout.read_bytes()];
-            let stamp = wait!(self.table.segment().get_by(time, self.place(bucket, 0), &mut bytes))?;
-            Ok(Bucket::new(self.layout, bytes, stamp.version))
-        }
+#[twin]
+impl ByteMap {
+    pub(crate) async fn read_bucket(&self, time: Deadline, bucket: u64) -> Result<Bucket, Error> {
+        let mut bytes = vec![0; self.layout.read_bytes()];
+        let stamp = self.table.segment().get_by(time, self.place(bucket, 0), &mut bytes).await?;
+        Ok(Bucket::new(self.layout, bytes, stamp.version))
+    }
 
-        /// Reads buckets at the same time. `None` stands for buckets that are read in place, one by one.
-        pub(super) async fn read_buckets(&self, time: Deadline, buckets: &[u64]) -> Result<Vec<Option<Bucket>>, Error> {
-            if self.table.segment().location().can_read_locally() {
-                return Ok(buckets.iter().map(|_| None).collect());
+    /// Reads buckets at the same time. `None` stands for buckets that are read in place, one by one.
+    pub(crate) async fn read_buckets(&self, time: Deadline, buckets: &[u64]) -> Result<Vec<Option<Bucket>>, Error> {
+        if self.table.segment().location().can_read_locally() {
+            return Ok(buckets.iter().map(|_| None).collect());
+        }
+        Ok(self.read_together(time, buckets).await?.into_iter().map(Some).collect())
+    }
+
+    /// Reads the value of a slot; `None` if the bucket has changed since. Values are bytes here: several copies of a
+    /// large one would not fit on the stack of a thread.
+    pub(crate) async fn value_of(
+        &self,
+        time: Deadline,
+        bucket: u64,
+        image: &Bucket,
+        slot: usize,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(bytes) = image.value(slot) {
+            return Ok(Some(bytes.to_vec()));
+        }
+        let (mut value, at) = (vec![0; self.layout.value_bytes], self.place(bucket, self.layout.value_at(slot)));
+        let stamp = self.table.segment().get_by(time, at, &mut value).await?;
+        Ok((stamp.version == image.version).then_some(value))
+    }
+
+    /// Finds a key, and returns the bucket of the key with it. An expired entry is found.
+    pub(crate) async fn find(
+        &self,
+        time: Deadline,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<(Bucket, Option<Place>), Error> {
+        let KeyHash { bucket, tag } = hash;
+        let mut time = time;
+        'again: loop {
+            let home = self.read_bucket(time, bucket).await?;
+            if let Some(slot) = home.slot_of(tag, key) {
+                return Ok((home, Some(Place { bucket, slot, image: None })));
             }
-            Ok(wait!(self.read_together(time, buckets))?.into_iter().map(Some).collect())
-        }
-
-        /// Reads the value of a slot; `None` if the bucket has changed since. Values are bytes here: several copies of a
-        /// large one would not fit on the stack of a thread.
-        pub(super) async fn value_of(&self, time: Deadline, bucket: u64, image: &Bucket, slot: usize)
-            -> Result<Option<Vec<u8>>, Error>
-        {
-            if let Some(bytes) = image.value(slot) {
-                return Ok(Some(bytes.to_vec()));
+            for (_, link) in home.links().filter(|(_, link)| link.may_have(tag)) {
+                let at = self.stepped(bucket, link.step);
+                let image = self.read_bucket(time, at).await?;
+                if !image.holds(link.slot, tag, key) {
+                    continue;
+                }
+                // The slot may have changed hands between the two reads, to an entry that is not linked yet. A link
+                // that is still there is of this entry: an insert takes no slot that its bucket has a link to.
+                let home = self.read_bucket(time, bucket).await?;
+                if !home.has_link(link.step, link.slot) {
+                    time = time.started();
+                    check_time("search", self.table.segment().name(), time)?;
+                    continue 'again;
+                }
+                return Ok((home, Some(Place { bucket: at, slot: link.slot, image: Some(image) })));
             }
-            let (mut value, at) = (vec![0; self.layout.value_bytes], self.place(bucket, self.layout.value_at(slot)));
-            let stamp = wait!(self.table.segment().get_by(time, at, &mut value))?;
-            Ok((stamp.version == image.version).then_some(value))
+            return Ok((home, None));
         }
+    }
 
-        /// Finds a key, and returns the bucket of the key with it. An expired entry is found.
-        pub(super) async fn find(&self, time: Deadline, hash: KeyHash, key: &[u8]) -> Result<(Bucket, Option<Place>), Error> {
-            let KeyHash { bucket, tag } = hash;
-            let mut time = time;
-            'again: loop {
-                let home = wait!(self.read_bucket(time, bucket))?;
-                if let Some(slot) = home.slot_of(tag, key) {
-                    return Ok((home, Some(Place { bucket, slot, image: None })));
+    pub(crate) async fn put_bucket(
+        &self,
+        time: Deadline,
+        bucket: u64,
+        version: Version,
+        parts: &[(usize, &[u8])],
+    ) -> Result<Attempt, Error> {
+        let segment = self.table.segment().with_timeout(time.remaining().max(Duration::from_micros(1)));
+        let parts: Vec<(u64, &[u8])> = parts.iter().map(|&(at, bytes)| (self.place(bucket, at), bytes)).collect();
+        attempt(match parts[..] {
+            [(at, bytes)] => segment.put_if(version, at, bytes).await,
+            _ => segment.put_many_if(version, &parts).await,
+        })
+    }
+
+    /// Writes what `decide` makes of the present value, and returns true if there was one.
+    pub(crate) async fn change(
+        &self,
+        (action, time): (&'static str, Deadline),
+        key: &[u8],
+        expiry: Expiry,
+        decide: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<bool, Error> {
+        let name = self.table.segment().name();
+        let (mut decide, mut is_cleaned) = (decide, false);
+        let hash = self.hash(key);
+        loop {
+            check_time(action, name, time)?;
+            let (home, place) = self.find(time, hash, key).await?;
+            let mut old = None;
+            if let Some(Place { bucket, slot, image }) = &place {
+                let image = image.as_ref().unwrap_or(&home);
+                if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
+                    let Some(value) = self.value_of(time, *bucket, image, *slot).await? else { continue };
+                    old = Some((word, value));
                 }
-                for (_, link) in home.links().filter(|(_, link)| link.may_have(tag)) {
-                    let at = self.stepped(bucket, link.step);
-                    let image = wait!(self.read_bucket(time, at))?;
-                    if !image.holds(link.slot, tag, key) {
-                        continue;
-                    }
-                    // The slot may have changed hands between the two reads, to an entry that is not linked yet. A link
-                    // that is still there is of this entry: an insert takes no slot that its bucket has a link to.
-                    let home = wait!(self.read_bucket(time, bucket))?;
-                    if !home.has_link(link.step, link.slot) {
-                        time = time.started();
-                        check_time("search", self.table.segment().name(), time)?;
-                        continue 'again;
-                    }
-                    return Ok((home, Some(Place { bucket: at, slot: link.slot, image: Some(image) })));
-                }
-                return Ok((home, None));
             }
-        }
-
-        pub(super) async fn put_bucket(&self, time: Deadline, bucket: u64, version: Version, parts: &[(usize, &[u8])])
-            -> Result<Attempt, Error>
-        {
-            let segment = self.table.segment().with_timeout(time.remaining().max(Duration::from_micros(1)));
-            let parts: Vec<(u64, &[u8])> = parts.iter().map(|&(at, bytes)| (self.place(bucket, at), bytes)).collect();
-            attempt(match parts[..] {
-                [(at, bytes)] => wait!(segment.put_if(version, at, bytes)),
-                _ => wait!(segment.put_many_if(version, &parts)),
-            })
-        }
-
-        /// Writes what `decide` makes of the present value, and returns true if there was one.
-        pub(super) async fn change(
-            &self,
-            (action, time): (&'static str, Deadline),
-            key: &[u8],
-            expiry: Expiry,
-            decide: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-        ) -> Result<bool, Error> {
-            let name = self.table.segment().name();
-            let (mut decide, mut is_cleaned) = (decide, false);
-            let hash = self.hash(key);
-            loop {
-                check_time(action, name, time)?;
-                let (home, place) = wait!(self.find(time, hash, key))?;
-                let mut old = None;
-                if let Some(Place { bucket, slot, image }) = &place {
-                    let image = image.as_ref().unwrap_or(&home);
-                    if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
-                        let Some(value) = wait!(self.value_of(time, *bucket, image, *slot))? else { continue };
-                        old = Some((word, value));
-                    }
+            let Some(new) = decide(old.as_ref().map(|(_, value)| &value[..])) else { return Ok(old.is_some()) };
+            let kept_ms = old.as_ref().map_or(0, |(word, _)| word.expiry_ms());
+            let word = SlotWord::new(hash.tag, if let Expiry::Set(at) = expiry { at } else { kept_ms });
+            if let Some((old_word, value)) = &old {
+                if (*old_word, value) == (word, &new) {
+                    return Ok(true);
                 }
-                let Some(new) = decide(old.as_ref().map(|(_, value)| &value[..])) else { return Ok(old.is_some()) };
-                let kept_ms = old.as_ref().map_or(0, |(word, _)| word.expiry_ms());
-                let word = SlotWord::new(hash.tag, if let Expiry::Set(at) = expiry { at } else { kept_ms });
-                if let Some((old_word, value)) = &old {
-                    if (*old_word, value) == (word, &new) {
+                if place.as_ref().is_some_and(|place| place.image.is_none()) {
+                    let (entry, content) = ((*old_word, &value[..]), (word.expiry_ms(), &new[..]));
+                    if self.replace_entry((action, time), (hash, key), entry, content).await? {
                         return Ok(true);
                     }
-                    if place.as_ref().is_some_and(|place| place.image.is_none()) {
-                        let (entry, content) = ((*old_word, &value[..]), (word.expiry_ms(), &new[..]));
-                        if wait!(self.replace_entry((action, time), (hash, key), entry, content))? {
-                            return Ok(true);
-                        }
-                        continue;
-                    }
+                    continue;
                 }
-                match wait!(self.write(time, (hash, key), (&home, place), word, &new))? {
-                    Attempt::Done => return Ok(old.is_some()),
-                    Attempt::Changed => {}
-                    Attempt::Full if is_cleaned => return Err(self.full(name)),
-                    Attempt::Full => {
-                        is_cleaned = true;
-                        for step in 0..=self.link_offsets.len() {
-                            wait!(self.clean(time, self.stepped(hash.bucket, step)))?;
-                        }
+            }
+            match self.write(time, (hash, key), (&home, place), word, &new).await? {
+                Attempt::Done => return Ok(old.is_some()),
+                Attempt::Changed => {}
+                Attempt::Full if is_cleaned => return Err(self.full()),
+                Attempt::Full => {
+                    is_cleaned = true;
+                    for step in 0..=self.link_offsets.len() {
+                        self.clean(time, self.stepped(hash.bucket, step)).await?;
                     }
                 }
             }
         }
+    }
 
-        /// Removes a key whose entry may lie in another bucket.
-        pub(super) async fn remove_by_buckets(&self, (action, time): (&'static str, Deadline), hash: KeyHash, key: &[u8])
-            -> Result<bool, Error>
-        {
-            let name = self.table.segment().name();
-            loop {
-                check_time(action, name, time)?;
-                let (home, place) = wait!(self.find(time, hash, key))?;
-                let Some(place) = place else { return Ok(false) };
-                let image = place.image.as_ref().unwrap_or(&home);
-                let is_live = image.word(place.slot).is_some_and(|word| !word.is_expired(now_ms()));
-                if let Attempt::Done = wait!(self.free_slot(time, place.bucket, image, place.slot))? {
-                    if place.image.is_some() {
-                        // A link to a free slot does no harm. If this put fails, a later call removes it.
-                        wait!(self.remove_links(time, hash.bucket)).ok();
-                    }
-                    return Ok(is_live);
+    /// Removes a key whose entry may lie in another bucket.
+    pub(crate) async fn remove_by_buckets(
+        &self,
+        (action, time): (&'static str, Deadline),
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<bool, Error> {
+        let name = self.table.segment().name();
+        loop {
+            check_time(action, name, time)?;
+            let (home, place) = self.find(time, hash, key).await?;
+            let Some(place) = place else { return Ok(false) };
+            let image = place.image.as_ref().unwrap_or(&home);
+            let is_live = image.word(place.slot).is_some_and(|word| !word.is_expired(now_ms()));
+            if let Attempt::Done = self.free_slot(time, place.bucket, image, place.slot).await? {
+                if place.image.is_some() {
+                    // A link to a free slot does no harm. If this put fails, a later call removes it.
+                    self.remove_links(time, hash.bucket).await.ok();
                 }
+                return Ok(is_live);
             }
         }
+    }
 
-        /// Writes an entry at its place, in a free slot of its bucket, or elsewhere.
-        pub(super) async fn write(
-            &self,
-            time: Deadline,
-            (hash, key): (KeyHash, &[u8]),
-            (home, place): (&Bucket, Option<Place>),
-            word: SlotWord,
-            value: &[u8],
-        ) -> Result<Attempt, Error> {
-            let (bucket, version, slot) = match &place {
-                Some(Place { bucket, slot, image }) => (*bucket, image.as_ref().unwrap_or(home).version, *slot),
-                None => {
-                    let is_reusable = |&(slot, word): &(usize, SlotWord)| {
-                        word.is_expired(now_ms()) && self.hash(home.key(slot)).bucket == hash.bucket
-                    };
-                    let free = home.free_slots().next();
-                    match free.or_else(|| home.used_slots().find(is_reusable).map(|(slot, _)| slot)) {
-                        Some(slot) => (hash.bucket, home.version, slot),
-                        None => return wait!(self.write_elsewhere(time, (hash, key), home, word, value)),
-                    }
+    /// Writes an entry at its place, in a free slot of its bucket, or elsewhere.
+    pub(crate) async fn write(
+        &self,
+        time: Deadline,
+        (hash, key): (KeyHash, &[u8]),
+        (home, place): (&Bucket, Option<Place>),
+        word: SlotWord,
+        value: &[u8],
+    ) -> Result<Attempt, Error> {
+        let (bucket, version, slot) = match &place {
+            Some(Place { bucket, slot, image }) => (*bucket, image.as_ref().unwrap_or(home).version, *slot),
+            None => {
+                let is_reusable = |&(slot, word): &(usize, SlotWord)| {
+                    word.is_expired(now_ms()) && self.hash(home.key(slot)).bucket == hash.bucket
+                };
+                let free = home.free_slots().next();
+                match free.or_else(|| home.used_slots().find(is_reusable).map(|(slot, _)| slot)) {
+                    Some(slot) => (hash.bucket, home.version, slot),
+                    None => return self.write_elsewhere(time, (hash, key), home, word, value).await,
                 }
-            };
+            }
+        };
+        let at = self.layout.head_at(slot);
+        let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
+        self.put_bucket(time, bucket, version, &parts[..if value.is_empty() { 2 } else { 3 }]).await
+    }
+
+    /// Writes an entry into a later bucket, then the link to it.
+    pub(crate) async fn write_elsewhere(
+        &self,
+        time: Deadline,
+        (hash, key): (KeyHash, &[u8]),
+        home: &Bucket,
+        word: SlotWord,
+        value: &[u8],
+    ) -> Result<Attempt, Error> {
+        let Some(index) = home.free_link() else { return Ok(Attempt::Full) };
+        for step in 1..=self.link_offsets.len() {
+            let bucket = self.stepped(hash.bucket, step);
+            let image = self.read_bucket(time, bucket).await?;
+            let Some(slot) = image.free_slots().find(|&slot| !home.has_link(step, slot)) else { continue };
+            // From here on no other client can link that slot: either of the puts would fail.
+            if self.read_bucket(time, hash.bucket).await?.version != home.version {
+                return Ok(Attempt::Changed);
+            }
             let at = self.layout.head_at(slot);
             let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
-            wait!(self.put_bucket(time, bucket, version, &parts[..if value.is_empty() { 2 } else { 3 }]))
-        }
-
-        /// Writes an entry into a later bucket, then the link to it.
-        pub(super) async fn write_elsewhere(
-            &self,
-            time: Deadline,
-            (hash, key): (KeyHash, &[u8]),
-            home: &Bucket,
-            word: SlotWord,
-            value: &[u8],
-        ) -> Result<Attempt, Error> {
-            let Some(index) = home.free_link() else { return Ok(Attempt::Full) };
-            for step in 1..=self.link_offsets.len() {
-                let bucket = self.stepped(hash.bucket, step);
-                let image = wait!(self.read_bucket(time, bucket))?;
-                let Some(slot) = image.free_slots().find(|&slot| !home.has_link(step, slot)) else { continue };
-                // From here on no other client can link that slot: either of the puts would fail.
-                if wait!(self.read_bucket(time, hash.bucket))?.version != home.version {
-                    return Ok(Attempt::Changed);
-                }
-                let at = self.layout.head_at(slot);
-                let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
-                let parts = &parts[..if value.is_empty() { 2 } else { 3 }];
-                if let Attempt::Changed = wait!(self.put_bucket(time, bucket, image.version, parts))? {
-                    return Ok(Attempt::Changed);
-                }
-                let link = BucketLink::new(hash.tag, slot, step).encode();
-                let linked =
-                    wait!(self.put_bucket(time, hash.bucket, home.version, &[(self.layout.link_at(index), &link)]))?;
-                if let Attempt::Changed = linked {
-                    wait!(self.free_orphan(time, bucket, slot))?;
-                }
-                return Ok(linked);
+            let parts = &parts[..if value.is_empty() { 2 } else { 3 }];
+            if let Attempt::Changed = self.put_bucket(time, bucket, image.version, parts).await? {
+                return Ok(Attempt::Changed);
             }
-            Ok(Attempt::Full)
-        }
-
-        pub(super) async fn free_slot(&self, time: Deadline, bucket: u64, image: &Bucket, slot: usize) -> Result<Attempt, Error> {
-            wait!(self.put_bucket(time, bucket, image.version, &[(self.layout.head_at(slot), &[0; 8])]))
-        }
-
-        /// Frees a slot whose entry belongs to another bucket, unless that bucket has a link to it.
-        pub(super) async fn free_orphan(&self, time: Deadline, bucket: u64, slot: usize) -> Result<bool, Error> {
-            let image = wait!(self.read_bucket(time, bucket))?;
-            if image.word(slot).is_none() {
-                return Ok(false);
+            let link = BucketLink::new(hash.tag, slot, step).encode();
+            let linked =
+                self.put_bucket(time, hash.bucket, home.version, &[(self.layout.link_at(index), &link)]).await?;
+            if let Attempt::Changed = linked {
+                self.free_orphan(time, bucket, slot).await?;
             }
-            let owner = self.hash(image.key(slot)).bucket;
-            let home = wait!(self.read_bucket(time, owner))?;
-            let is_linked = |at: usize| self.stepped(owner, at) == bucket && home.has_link(at, slot);
-            if owner == bucket || (1..=self.link_offsets.len()).any(is_linked) {
-                return Ok(false);
-            }
-            // The client that wrote the entry may still live. This change makes the put of its link fail.
-            let counter = home.counter().wrapping_add(1).to_le_bytes();
-            match wait!(self.put_bucket(time, owner, home.version, &[(0, &counter)]))? {
-                Attempt::Done => {
-                    Ok(matches!(wait!(self.free_slot(time, bucket, &image, slot))?, Attempt::Done))
-                }
-                _ => Ok(false),
-            }
+            return Ok(linked);
         }
+        Ok(Attempt::Full)
+    }
 
-        /// Removes the links of a bucket whose slots hold no entry of it, and frees slots of expired entries.
-        pub(super) async fn remove_links(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
-            let (mut home, mut removed) = (wait!(self.read_bucket(time, bucket))?, 0);
-            for index in 0..BucketLayout::LINKS {
-                let Some((_, link)) = home.links().find(|(at, _)| *at == index) else { continue };
-                let at = self.stepped(bucket, link.step);
-                let image = wait!(self.read_bucket(time, at))?;
-                if let Some(word) = image.word(link.slot).filter(|_| self.hash(image.key(link.slot)).bucket == bucket) {
-                    if !word.is_expired(now_ms()) {
-                        continue;
-                    }
-                    if let Attempt::Changed = wait!(self.free_slot(time, at, &image, link.slot))? {
-                        continue;
-                    }
-                    removed += 1;
-                }
-                wait!(self.put_bucket(time, bucket, home.version, &[(self.layout.link_at(index), &[0; BucketLink::BYTES])]))?;
-                home = wait!(self.read_bucket(time, bucket))?;
-            }
-            Ok(removed)
+    pub(crate) async fn free_slot(
+        &self,
+        time: Deadline,
+        bucket: u64,
+        image: &Bucket,
+        slot: usize,
+    ) -> Result<Attempt, Error> {
+        self.put_bucket(time, bucket, image.version, &[(self.layout.head_at(slot), &[0; 8])]).await
+    }
+
+    /// Frees a slot whose entry belongs to another bucket, unless that bucket has a link to it.
+    pub(crate) async fn free_orphan(&self, time: Deadline, bucket: u64, slot: usize) -> Result<bool, Error> {
+        let image = self.read_bucket(time, bucket).await?;
+        if image.word(slot).is_none() {
+            return Ok(false);
         }
+        let owner = self.hash(image.key(slot)).bucket;
+        let home = self.read_bucket(time, owner).await?;
+        let is_linked = |at: usize| self.stepped(owner, at) == bucket && home.has_link(at, slot);
+        if owner == bucket || (1..=self.link_offsets.len()).any(is_linked) {
+            return Ok(false);
+        }
+        // The client that wrote the entry may still live. This change makes the put of its link fail.
+        let counter = home.counter().wrapping_add(1).to_le_bytes();
+        match self.put_bucket(time, owner, home.version, &[(0, &counter)]).await? {
+            Attempt::Done => Ok(matches!(self.free_slot(time, bucket, &image, slot).await?, Attempt::Done)),
+            _ => Ok(false),
+        }
+    }
 
-        /// Frees slots of a bucket that hold expired entries or orphans, and links to free slots.
-        pub(super) async fn clean(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
-            let mut removed = wait!(self.remove_links(time, bucket))?;
-            let mut image = wait!(self.read_bucket(time, bucket))?;
-            for slot in 0..self.layout.slots {
-                let Some(word) = image.word(slot) else { continue };
-                let is_freed = if self.hash(image.key(slot)).bucket != bucket {
-                    wait!(self.free_orphan(time, bucket, slot))?
-                } else if word.is_expired(now_ms()) {
-                    matches!(wait!(self.free_slot(time, bucket, &image, slot))?, Attempt::Done)
-                } else {
+    /// Removes the links of a bucket whose slots hold no entry of it, and frees slots of expired entries.
+    pub(crate) async fn remove_links(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
+        let (mut home, mut removed) = (self.read_bucket(time, bucket).await?, 0);
+        for index in 0..BucketLayout::LINKS {
+            let Some((_, link)) = home.links().find(|(at, _)| *at == index) else { continue };
+            let at = self.stepped(bucket, link.step);
+            let image = self.read_bucket(time, at).await?;
+            if let Some(word) = image.word(link.slot).filter(|_| self.hash(image.key(link.slot)).bucket == bucket) {
+                if !word.is_expired(now_ms()) {
                     continue;
-                };
-                removed += u64::from(is_freed);
-                image = wait!(self.read_bucket(time, bucket))?;
+                }
+                if let Attempt::Changed = self.free_slot(time, at, &image, link.slot).await? {
+                    continue;
+                }
+                removed += 1;
             }
-            Ok(removed)
+            self.put_bucket(time, bucket, home.version, &[(self.layout.link_at(index), &[0; BucketLink::BYTES])])
+                .await?;
+            home = self.read_bucket(time, bucket).await?;
         }
+        Ok(removed)
+    }
 
-        /// Returns the places of the entries that belong to a bucket; `None` if the bucket changed meanwhile.
-        pub(super) async fn live_places(&self, time: Deadline, bucket: u64) -> Result<Option<(Bucket, Vec<Place>)>, Error> {
-            let (home, now_ms) = (wait!(self.read_bucket(time, bucket))?, now_ms());
-            let is_own = |image: &Bucket, slot: usize| self.hash(image.key(slot)).bucket == bucket;
-            let mut places = Vec::new();
-            for (slot, word) in home.used_slots() {
-                if is_own(&home, slot) && !word.is_expired(now_ms) {
-                    places.push(Place { bucket, slot, image: None });
-                }
-            }
-            let own = places.len();
-            for (_, link) in home.links() {
-                let at = self.stepped(bucket, link.step);
-                let image = wait!(self.read_bucket(time, at))?;
-                let is_live = image.word(link.slot).is_some_and(|word| !word.is_expired(now_ms));
-                if is_live && is_own(&image, link.slot) {
-                    places.push(Place { bucket: at, slot: link.slot, image: Some(image) });
-                }
-            }
-            let is_whole = places.len() == own || wait!(self.read_bucket(time, bucket))?.version == home.version;
-            Ok(is_whole.then_some((home, places)))
+    /// Frees slots of a bucket that hold expired entries or orphans, and links to free slots.
+    pub(crate) async fn clean(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
+        let mut removed = self.remove_links(time, bucket).await?;
+        let mut image = self.read_bucket(time, bucket).await?;
+        for slot in 0..self.layout.slots {
+            let Some(word) = image.word(slot) else { continue };
+            let is_freed = if self.hash(image.key(slot)).bucket != bucket {
+                self.free_orphan(time, bucket, slot).await?
+            } else if word.is_expired(now_ms()) {
+                matches!(self.free_slot(time, bucket, &image, slot).await?, Attempt::Done)
+            } else {
+                continue;
+            };
+            removed += u64::from(is_freed);
+            image = self.read_bucket(time, bucket).await?;
         }
+        Ok(removed)
+    }
+
+    /// Returns the places of the entries that belong to a bucket; `None` if the bucket changed meanwhile.
+    pub(crate) async fn live_places(&self, time: Deadline, bucket: u64) -> Result<Option<(Bucket, Vec<Place>)>, Error> {
+        let (home, now_ms) = (self.read_bucket(time, bucket).await?, now_ms());
+        let is_own = |image: &Bucket, slot: usize| self.hash(image.key(slot)).bucket == bucket;
+        let mut places = Vec::new();
+        for (slot, word) in home.used_slots() {
+            if is_own(&home, slot) && !word.is_expired(now_ms) {
+                places.push(Place { bucket, slot, image: None });
+            }
+        }
+        let own = places.len();
+        for (_, link) in home.links() {
+            let at = self.stepped(bucket, link.step);
+            let image = self.read_bucket(time, at).await?;
+            let is_live = image.word(link.slot).is_some_and(|word| !word.is_expired(now_ms));
+            if is_live && is_own(&image, link.slot) {
+                places.push(Place { bucket: at, slot: link.slot, image: Some(image) });
+            }
+        }
+        let is_whole = places.len() == own || self.read_bucket(time, bucket).await?.version == home.version;
+        Ok(is_whole.then_some((home, places)))
     }
 }

@@ -3,88 +3,19 @@
 //! They read a window of buckets at a time, together with the buckets around it that entries of the window may lie in. The
 //! reads of a window are in flight at the same time, and all windows of a call share its deadline.
 
-use crate::api::tables::bucket::Bucket;
-use crate::api::tables::map_handle::{ByteMap, Linked, check_time, now_ms};
-use crate::async_client::AsyncSegment;
-use crate::calls::calls;
+use super::map_handle::ByteMap;
+use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::map::bucket::Bucket;
+use crate::map::entry::{Linked, check_time, now_ms};
+use crate::map::scan::{Garbage, Scan};
 use crate::value::Stamp;
 use ddss_core::{BucketLink, Failure, RowList};
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Buckets of one window.
-const WINDOW_BUCKETS: u64 = 128;
-
-/// Copies of a window's buckets, and of those around it.
-///
-/// Places are numbers of buckets plus the number of all buckets, so that the place before bucket 0 is that of the last one.
-#[derive(Debug)]
-pub(super) struct Scan {
-    buckets: u64,
-    link_offsets: Arc<[u64]>,
-    /// Maximum distance of an entry from its bucket.
-    reach: u64,
-    window: Range<u64>,
-    end: u64,
-    /// From `reach` places before the window on.
-    images: VecDeque<Bucket>,
-}
-
-/// Slots and links of the bucket at one place that no get needs.
-struct Garbage {
-    place: u64,
-    slots: Vec<usize>,
-    links: Vec<(usize, BucketLink)>,
-}
-
-impl Scan {
-    /// Begins before some of the buckets of a map.
-    pub(super) fn new<S>(map: &ByteMap<S>, range: Range<u64>) -> Self {
-        let (buckets, link_offsets) = (map.buckets(), map.link_offsets.clone());
-        let end = buckets + range.end.min(buckets);
-        let begin = buckets + range.start.min(buckets);
-        let reach = link_offsets.iter().copied().max().unwrap_or(0);
-        Self { buckets, link_offsets, reach, window: begin..begin, end, images: VecDeque::new() }
-    }
-
-    /// Returns the next window, and the buckets that have to be read for it.
-    fn next(&self) -> (Range<u64>, Vec<u64>) {
-        let window = self.window.end..(self.window.end + WINDOW_BUCKETS).min(self.end);
-        let known = self.window.start - self.reach + self.images.len() as u64;
-        let missing = known..if window.is_empty() { known } else { window.end + self.reach };
-        (window, missing.map(|place| place % self.buckets).collect())
-    }
-
-    fn accept(&mut self, window: Range<u64>, images: Vec<Bucket>) {
-        self.images.drain(..((window.start - self.window.start) as usize).min(self.images.len()));
-        self.images.extend(images);
-        self.window = window;
-    }
-
-    /// Returns the place that a link of the bucket at a place leads to.
-    fn target(&self, place: u64, link: &BucketLink) -> u64 {
-        place + link.step.checked_sub(1).and_then(|at| self.link_offsets.get(at)).copied().unwrap_or(0)
-    }
-
-    fn image(&self, place: u64) -> &Bucket {
-        &self.images[(place + self.reach - self.window.start) as usize]
-    }
-
-    /// Returns the places of the window.
-    pub(super) fn places(&self) -> Range<u64> {
-        self.window.clone()
-    }
-
-    pub(super) fn bucket(&self, place: u64) -> u64 {
-        place % self.buckets
-    }
-}
-
-impl<S> ByteMap<S> {
+impl ByteMap {
     /// Returns the error of a call of a group. At the deadline, calls that found no room name that as their reason.
     fn at_deadline(&self, time: Deadline, error: Error) -> Error {
         match error {
@@ -103,7 +34,7 @@ impl<S> ByteMap<S> {
 
     /// Returns the live entries that belong to the bucket at a place of the window: the bucket that each lies in, its copy,
     /// and the slot.
-    pub(super) fn entries_of<'a>(
+    pub(crate) fn entries_of<'a>(
         &'a self,
         scan: &'a Scan,
         place: u64,
@@ -147,182 +78,183 @@ impl<S> ByteMap<S> {
     }
 }
 
-calls! {
-    impl ByteMap, ByteMap<AsyncSegment> {
-        /// Reads buckets at the same time; those in this node's memory one by one.
-        pub(super) async fn read_together(&self, time: Deadline, buckets: &[u64]) -> Result<Vec<Bucket>, Error> {
-            let segment = self.table.segment();
-            let (location, length) = (segment.location(), self.layout.read_bytes());
-            if location.can_read_locally() {
-                let mut images = Vec::with_capacity(buckets.len());
-                for &bucket in buckets {
-                    images.push(wait!(self.read_bucket(time, bucket))?);
-                }
-                return Ok(images);
-            }
+#[twin]
+impl ByteMap {
+    /// Reads buckets at the same time; those in this node's memory one by one.
+    pub(crate) async fn read_together(&self, time: Deadline, buckets: &[u64]) -> Result<Vec<Bucket>, Error> {
+        let segment = self.table.segment();
+        let (location, length) = (segment.location(), self.layout.read_bytes());
+        if location.can_read_locally() {
             let mut images = Vec::with_capacity(buckets.len());
-            for buckets in buckets.chunks(RowList::rows_max(length)) {
-                if let Some(records) = wait!(self.read_rows(time, buckets))?
-                    && records.iter().all(Option::is_some)
-                {
-                    images.extend(records.into_iter().flatten());
-                    continue;
-                }
-                let plan = |&bucket| (segment.client().shard(), location.plan_get(self.place(bucket, 0), length, None));
-                let (results, error) = wait!(segment.client().run_group(time, buckets.iter().map(plan).collect()));
-                if let Some(error) = error {
-                    return Err(error);
-                }
-                for result in results {
-                    let (completion, bytes) = result.map_err(|error| self.at_deadline(time, error))?;
-                    images.push(Bucket::new(self.layout, bytes, Stamp::of(&completion).version));
-                }
+            for &bucket in buckets {
+                images.push(self.read_bucket(time, bucket).await?);
             }
-            Ok(images)
+            return Ok(images);
         }
-
-        /// Reads buckets by one request. `None` if the home, its model or the fabric need a request for each of them; a bucket
-        /// is missing if a put had not finished.
-        async fn read_rows(&self, time: Deadline, buckets: &[u64]) -> Result<Option<Vec<Option<Bucket>>>, Error> {
-            let (segment, length) = (self.table.segment(), self.layout.read_bytes());
-            let Some(list) = RowList::new(buckets.len(), length) else { return Ok(None) };
-            let numbers: Vec<u8> = buckets.iter().flat_map(|bucket| (bucket + 1).to_le_bytes()).collect();
-            let mut records = Vec::with_capacity(buckets.len());
-            let call = segment.location().plan_get_rows(list, &numbers).returns(|_, reply| {
-                for at in (0..list.rows()).map(|index| list.record_at(index)) {
-                    let (mut words, mut bytes) = ([0; 2], vec![0; length]);
-                    reply.read(at, words.as_mut_bytes());
-                    reply.read(at + words.as_bytes().len(), &mut bytes);
-                    let version = RowList::version_of(words.map(u64::from_le));
-                    records.push(version.map(|version| Bucket::new(self.layout, bytes, version)));
-                }
-            });
-            match wait!(segment.client().run(time, call)) {
-                Ok(()) => Ok(Some(records)),
-                Err(Error::Failed { failure: Failure::Unsupported, .. }) => Ok(None),
-                Err(error) => Err(error),
+        let mut images = Vec::with_capacity(buckets.len());
+        for buckets in buckets.chunks(RowList::rows_max(length)) {
+            if let Some(records) = self.read_rows(time, buckets).await?
+                && records.iter().all(Option::is_some)
+            {
+                images.extend(records.into_iter().flatten());
+                continue;
             }
-        }
-
-        /// Searches for keys behind the links of their buckets, whose copies do not hold them. One request reads the linked
-        /// buckets, and each key's own bucket behind those: home and fabric keep this order.
-        pub(super) async fn find_linked(&self, time: Deadline, keys: &[(&[u8], Bucket)]) -> Result<Vec<Linked>, Error> {
-            let mut buckets = Vec::new();
-            let mut searches = Vec::with_capacity(keys.len());
-            for (key, home) in keys {
-                let hash = self.hash(key);
-                let links: Vec<BucketLink> = home.links().map(|(_, link)| link).filter(|link| link.may_have(hash.tag)).collect();
-                let (begin, rows) = (buckets.len(), links.len() + 1);
-                if begin + rows > RowList::rows_max(self.layout.read_bytes()) {
-                    break;
-                }
-                buckets.extend(links.iter().map(|link| self.stepped(hash.bucket, link.step)));
-                buckets.push(hash.bucket);
-                searches.push((begin, links));
-            }
-            let images = if buckets.is_empty() { None } else { wait!(self.read_rows(time, &buckets))? };
-            let images = images.unwrap_or_default();
-            let search = |(index, (key, before)): (usize, &(&[u8], Bucket))| {
-                let (begin, links) = searches.get(index)?;
-                let home = images.get(begin + links.len())?.as_ref()?;
-                let tag = self.hash(key).tag;
-                for (link, image) in links.iter().zip(&images[*begin..]) {
-                    let image = image.as_ref()?;
-                    // The slot may have changed hands meanwhile, unless the link is still there: see `find`.
-                    if image.holds(link.slot, tag, key) {
-                        return home.has_link(link.step, link.slot).then(|| Linked::At(image.clone(), link.slot));
-                    }
-                }
-                (home.version == before.version).then_some(Linked::Absent)
-            };
-            Ok(keys.iter().enumerate().map(|key| search(key).unwrap_or(Linked::Unknown)).collect())
-        }
-
-        /// Moves to the next window; false at the end. A call that failed may be repeated.
-        pub(super) async fn advance(&self, action: &'static str, time: Deadline, scan: &mut Scan) -> Result<bool, Error> {
-            let (window, missing) = scan.next();
-            if window.is_empty() {
-                return Ok(false);
-            }
-            check_time(action, self.table.segment().name(), time)?;
-            let images = wait!(self.read_together(time, &missing))?;
-            scan.accept(window, images);
-            Ok(true)
-        }
-
-        /// Counts the keys.
-        pub(super) async fn count_keys(&self) -> Result<u64, Error> {
-            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self, 0..u64::MAX));
-            let mut keys = 0;
-            while wait!(self.advance("count the keys of", time, &mut scan))? {
-                keys += scan.places().map(|place| self.entries_of(&scan, place).count() as u64).sum::<u64>();
-            }
-            Ok(keys)
-        }
-
-        /// Frees what no get finds any more in a range of buckets.
-        pub(super) async fn free_garbage(&self, range: Range<u64>) -> Result<u64, Error> {
-            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self, range));
-            let mut removed = 0;
-            while wait!(self.advance("remove expired entries of", time, &mut scan))? {
-                let mut garbage: Vec<Garbage> = scan.places().map(|place| self.garbage_of(&scan, place)).collect();
-                wait!(self.retain_dead_links(time, &scan, &mut garbage))?;
-                garbage.retain(|freed| !freed.slots.is_empty() || !freed.links.is_empty());
-                removed += wait!(self.free_together(time, &scan, &garbage))?;
-                for place in scan.places() {
-                    for slot in self.orphans_of(&scan, place) {
-                        removed += u64::from(wait!(self.free_orphan(time, scan.bucket(place), slot))?);
-                    }
-                }
-            }
-            Ok(removed)
-        }
-
-        /// Keeps the links that lead to no entry although their target was read after them. The reads of a window are in
-        /// no order: an entry and then its link may have come between.
-        async fn retain_dead_links(&self, time: Deadline, scan: &Scan, garbage: &mut [Garbage]) -> Result<(), Error> {
-            let target = |place, link: &BucketLink| self.stepped(scan.bucket(place), link.step);
-            let targets = garbage.iter().flat_map(|freed| freed.links.iter().map(|(_, link)| target(freed.place, link)));
-            let targets: Vec<u64> = targets.collect();
-            let mut images = wait!(self.read_together(time, &targets))?.into_iter();
-            for freed in garbage {
-                let bucket = scan.bucket(freed.place);
-                let is_dead = |(_, link): &(usize, BucketLink)| {
-                    images.next().is_some_and(|image| self.is_dead(link, &image, bucket))
-                };
-                freed.links.retain(is_dead);
-            }
-            Ok(())
-        }
-
-        /// Frees slots and links of many buckets, each by one put on condition of the version that was read. The puts are in
-        /// flight at the same time.
-        async fn free_together(&self, time: Deadline, scan: &Scan, garbage: &[Garbage]) -> Result<u64, Error> {
-            let segment = self.table.segment();
-            let location = segment.location();
-            let head = |freed: &Garbage| scan.image(freed.place).heads_without(&freed.slots, &freed.links);
-            let heads: Vec<Vec<u8>> = garbage.iter().map(head).collect();
-            let mut plans = Vec::with_capacity(garbage.len());
-            for (freed, head) in garbage.iter().zip(&heads) {
-                let conditions = location.put_conditions(Some(scan.image(freed.place).version), None);
-                let offset = self.place(scan.bucket(freed.place), self.layout.link_at(0));
-                plans.push((segment.client().shard(), location.plan_put(offset, head, conditions)));
-            }
-            let (results, error) = wait!(segment.client().run_group(time, plans));
+            let plan = |&bucket| (segment.client().shard(), location.plan_get(self.place(bucket, 0), length, None));
+            let (results, error) = segment.client().run_group(time, buckets.iter().map(plan).collect()).await;
             if let Some(error) = error {
                 return Err(error);
             }
-            let mut removed = 0;
-            for (freed, result) in garbage.iter().zip(results) {
-                removed += match result {
-                    Ok(_) => freed.slots.len() as u64,
-                    Err(error) if error.failure() == Some(Failure::VersionMismatch) => {
-                        wait!(self.clean(time, scan.bucket(freed.place)))?
-                    }
-                    Err(error) => return Err(self.at_deadline(time, error)),
-                };
+            for result in results {
+                let (completion, bytes) = result.map_err(|error| self.at_deadline(time, error))?;
+                images.push(Bucket::new(self.layout, bytes, Stamp::of(&completion).version));
             }
-            Ok(removed)
         }
+        Ok(images)
+    }
+
+    /// Reads buckets by one request. `None` if the home, its model or the fabric need a request for each of them; a bucket
+    /// is missing if a put had not finished.
+    async fn read_rows(&self, time: Deadline, buckets: &[u64]) -> Result<Option<Vec<Option<Bucket>>>, Error> {
+        let (segment, length) = (self.table.segment(), self.layout.read_bytes());
+        let Some(list) = RowList::new(buckets.len(), length) else { return Ok(None) };
+        let numbers: Vec<u8> = buckets.iter().flat_map(|bucket| (bucket + 1).to_le_bytes()).collect();
+        let mut records = Vec::with_capacity(buckets.len());
+        let call = segment.location().plan_get_rows(list, &numbers).returns(|_, reply| {
+            for at in (0..list.rows()).map(|index| list.record_at(index)) {
+                let (mut words, mut bytes) = ([0; 2], vec![0; length]);
+                reply.read(at, words.as_mut_bytes());
+                reply.read(at + words.as_bytes().len(), &mut bytes);
+                let version = RowList::version_of(words.map(u64::from_le));
+                records.push(version.map(|version| Bucket::new(self.layout, bytes, version)));
+            }
+        });
+        match segment.client().run(time, call).await {
+            Ok(()) => Ok(Some(records)),
+            Err(Error::Failed { failure: Failure::Unsupported, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Searches for keys behind the links of their buckets, whose copies do not hold them. One request reads the linked
+    /// buckets, and each key's own bucket behind those: home and fabric keep this order.
+    pub(crate) async fn find_linked(&self, time: Deadline, keys: &[(&[u8], Bucket)]) -> Result<Vec<Linked>, Error> {
+        let mut buckets = Vec::new();
+        let mut searches = Vec::with_capacity(keys.len());
+        for (key, home) in keys {
+            let hash = self.hash(key);
+            let links: Vec<BucketLink> =
+                home.links().map(|(_, link)| link).filter(|link| link.may_have(hash.tag)).collect();
+            let (begin, rows) = (buckets.len(), links.len() + 1);
+            if begin + rows > RowList::rows_max(self.layout.read_bytes()) {
+                break;
+            }
+            buckets.extend(links.iter().map(|link| self.stepped(hash.bucket, link.step)));
+            buckets.push(hash.bucket);
+            searches.push((begin, links));
+        }
+        let images = if buckets.is_empty() { None } else { self.read_rows(time, &buckets).await? };
+        let images = images.unwrap_or_default();
+        let search = |(index, (key, before)): (usize, &(&[u8], Bucket))| {
+            let (begin, links) = searches.get(index)?;
+            let home = images.get(begin + links.len())?.as_ref()?;
+            let tag = self.hash(key).tag;
+            for (link, image) in links.iter().zip(&images[*begin..]) {
+                let image = image.as_ref()?;
+                // The slot may have changed hands meanwhile, unless the link is still there: see `find`.
+                if image.holds(link.slot, tag, key) {
+                    return home.has_link(link.step, link.slot).then(|| Linked::At(image.clone(), link.slot));
+                }
+            }
+            (home.version == before.version).then_some(Linked::Absent)
+        };
+        Ok(keys.iter().enumerate().map(|key| search(key).unwrap_or(Linked::Unknown)).collect())
+    }
+
+    /// Moves to the next window; false at the end. A call that failed may be repeated.
+    pub(crate) async fn advance(&self, action: &'static str, time: Deadline, scan: &mut Scan) -> Result<bool, Error> {
+        let (window, missing) = scan.next();
+        if window.is_empty() {
+            return Ok(false);
+        }
+        check_time(action, self.table.segment().name(), time)?;
+        let images = self.read_together(time, &missing).await?;
+        scan.accept(window, images);
+        Ok(true)
+    }
+
+    /// Counts the keys.
+    pub(crate) async fn count_keys(&self) -> Result<u64, Error> {
+        let (time, mut scan) =
+            (self.table.segment().time().started(), Scan::new(self.buckets(), self.link_offsets.clone(), 0..u64::MAX));
+        let mut keys = 0;
+        while self.advance("count the keys of", time, &mut scan).await? {
+            keys += scan.places().map(|place| self.entries_of(&scan, place).count() as u64).sum::<u64>();
+        }
+        Ok(keys)
+    }
+
+    /// Frees what no get finds any more in a range of buckets.
+    pub(crate) async fn free_garbage(&self, range: Range<u64>) -> Result<u64, Error> {
+        let (time, mut scan) =
+            (self.table.segment().time().started(), Scan::new(self.buckets(), self.link_offsets.clone(), range));
+        let mut removed = 0;
+        while self.advance("remove expired entries of", time, &mut scan).await? {
+            let mut garbage: Vec<Garbage> = scan.places().map(|place| self.garbage_of(&scan, place)).collect();
+            self.retain_dead_links(time, &scan, &mut garbage).await?;
+            garbage.retain(|freed| !freed.slots.is_empty() || !freed.links.is_empty());
+            removed += self.free_together(time, &scan, &garbage).await?;
+            for place in scan.places() {
+                for slot in self.orphans_of(&scan, place) {
+                    removed += u64::from(self.free_orphan(time, scan.bucket(place), slot).await?);
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Keeps the links that lead to no entry although their target was read after them. The reads of a window are in
+    /// no order: an entry and then its link may have come between.
+    async fn retain_dead_links(&self, time: Deadline, scan: &Scan, garbage: &mut [Garbage]) -> Result<(), Error> {
+        let target = |place, link: &BucketLink| self.stepped(scan.bucket(place), link.step);
+        let targets = garbage.iter().flat_map(|freed| freed.links.iter().map(|(_, link)| target(freed.place, link)));
+        let targets: Vec<u64> = targets.collect();
+        let mut images = self.read_together(time, &targets).await?.into_iter();
+        for freed in garbage {
+            let bucket = scan.bucket(freed.place);
+            let is_dead =
+                |(_, link): &(usize, BucketLink)| images.next().is_some_and(|image| self.is_dead(link, &image, bucket));
+            freed.links.retain(is_dead);
+        }
+        Ok(())
+    }
+
+    /// Frees slots and links of many buckets, each by one put on condition of the version that was read. The puts are in
+    /// flight at the same time.
+    async fn free_together(&self, time: Deadline, scan: &Scan, garbage: &[Garbage]) -> Result<u64, Error> {
+        let segment = self.table.segment();
+        let location = segment.location();
+        let head = |freed: &Garbage| scan.image(freed.place).heads_without(&freed.slots, &freed.links);
+        let heads: Vec<Vec<u8>> = garbage.iter().map(head).collect();
+        let mut plans = Vec::with_capacity(garbage.len());
+        for (freed, head) in garbage.iter().zip(&heads) {
+            let conditions = location.put_conditions(Some(scan.image(freed.place).version), None);
+            let offset = self.place(scan.bucket(freed.place), self.layout.link_at(0));
+            plans.push((segment.client().shard(), location.plan_put(offset, head, conditions)));
+        }
+        let (results, error) = segment.client().run_group(time, plans).await;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let mut removed = 0;
+        for (freed, result) in garbage.iter().zip(results) {
+            removed += match result {
+                Ok(_) => freed.slots.len() as u64,
+                Err(error) if error.failure() == Some(Failure::VersionMismatch) => {
+                    self.clean(time, scan.bucket(freed.place)).await?
+                }
+                Err(error) => return Err(self.at_deadline(time, error)),
+            };
+        }
+        Ok(removed)
     }
 }

@@ -1,18 +1,14 @@
 //! Tables with one value of a type in each row.
 
-use crate::api::tables::table::Table;
-use crate::api::typed::Typed;
-use crate::async_client::{AsyncClient, AsyncSegment};
-use crate::calls::calls;
-use crate::client::Client;
+use super::table::Table;
+use super::{Client, twin};
 use crate::error::Error;
-use crate::segment::Segment;
-use crate::value::Stamp;
+use crate::value::{Stamp, Typed};
 use ddss_core::{Spec, Version};
 use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A table with one value of type `T` in each row. `S` is [`Segment`] or [`AsyncSegment`].
+/// A table with one value of type `T` in each row.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
@@ -23,26 +19,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// assert_eq!((sold.value, sold.stamp.version.0), ([9, 1], 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[twin]
 #[derive(Debug)]
-pub struct TypedTable<T, S = Segment> {
-    table: Table<S>,
+pub struct TypedTable<T> {
+    table: Table,
     kind: PhantomData<fn() -> T>,
 }
 
-impl<T, S: Clone> Clone for TypedTable<T, S> {
+impl<T> Clone for TypedTable<T> {
     fn clone(&self) -> Self {
         Self { table: self.table.clone(), kind: PhantomData }
     }
 }
 
-impl<T, S> TypedTable<T, S> {
-    fn of(table: Table<S>, name: &str) -> Result<Self, Error> {
-        table.offset_of("view", name, 0, 0, size_of::<T>())?;
-        Ok(Self { table, kind: PhantomData })
-    }
-
+#[twin]
+impl<T> TypedTable<T> {
     /// Returns the untyped table.
-    pub fn table(&self) -> &Table<S> {
+    pub fn table(&self) -> &Table {
         &self.table
     }
 
@@ -52,59 +45,46 @@ impl<T, S> TypedTable<T, S> {
     }
 }
 
-calls! {
-    impl {T: FromBytes + IntoBytes + Immutable} TypedTable<T>, TypedTable<T, AsyncSegment> {
-        /// Views a table. Its rows must be large enough for `T`.
-        pub fn new | new_async(table: Table) | (table: Table<AsyncSegment>) -> Result<Self, Error> {
-            let name = table.segment().name().to_owned();
-            Self::of(table, &name)
-        }
+#[twin]
+impl<T: FromBytes + IntoBytes + Immutable> TypedTable<T> {
+    /// Views a table. Its rows must be large enough for `T`.
+    pub fn new(table: Table) -> Result<Self, Error> {
+        table.at("view", 0, 0, size_of::<T>())?;
+        Ok(Self { table, kind: PhantomData })
     }
-}
 
-calls! {
-    impl {T: FromBytes + IntoBytes + Immutable} TypedTable<T>, TypedTable<T, AsyncSegment> {
-        /// Allocates a table with that many rows, all bytes zero.
-        pub async fn allocate | allocate_async(client: &Client, name: &str, rows: u64)
-            | (client: &AsyncClient, name: &str, rows: u64) -> Result<Self, Error>
-        {
-            let segment = wait!(client.allocate(name, Self::spec(rows)))?;
-            let location = segment.location().clone();
-            Self::of(Table::of(segment, &location)?, name)
-        }
+    /// Allocates a table with that many rows, all bytes zero.
+    pub async fn allocate(client: &Client, name: &str, rows: u64) -> Result<Self, Error> {
+        Self::new(Table::new(client.allocate(name, Self::spec(rows)).await?)?)
+    }
 
-        /// Opens a table by name.
-        pub async fn open | open_async(client: &Client, name: &str) | (client: &AsyncClient, name: &str)
-            -> Result<Self, Error>
-        {
-            let segment = wait!(client.open(name))?;
-            let location = segment.location().clone();
-            Self::of(Table::of(segment, &location)?, name)
-        }
+    /// Opens a table by name.
+    pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
+        Self::new(Table::new(client.open(name).await?)?)
+    }
 
-        /// Reads the value of a row.
-        pub async fn get(&self, row: u64) -> Result<Typed<T>, Error> {
-            let mut value = T::new_zeroed();
-            let stamp = wait!(self.table.get_into(row, 0, value.as_mut_bytes()))?;
-            Ok(Typed { value, stamp })
-        }
+    /// Reads the value of a row.
+    pub async fn get(&self, row: u64) -> Result<Typed<T>, Error> {
+        let mut value = T::new_zeroed();
+        let stamp = self.table.get_into(row, 0, value.as_mut_bytes()).await?;
+        Ok(Typed { value, stamp })
+    }
 
-        /// Writes the value of a row.
-        pub async fn put(&self, row: u64, value: &T) -> Result<Stamp, Error> {
-            wait!(self.table.put(row, 0, value.as_bytes()))
-        }
+    /// Writes the value of a row.
+    pub async fn put(&self, row: u64, value: &T) -> Result<Stamp, Error> {
+        self.table.put(row, 0, value.as_bytes()).await
+    }
 
-        /// Writes the value of a row if the row still has that version: [`Table::put_if`].
-        pub async fn put_if(&self, row: u64, version: Version, value: &T) -> Result<Stamp, Error> {
-            wait!(self.table.put_if(row, version, 0, value.as_bytes()))
-        }
+    /// Writes the value of a row if the row still has that version: [`Table::put_if`].
+    pub async fn put_if(&self, row: u64, version: Version, value: &T) -> Result<Stamp, Error> {
+        self.table.put_if(row, version, 0, value.as_bytes()).await
+    }
 
-        /// Reads, changes and writes the value of a row, and retries until no other writer of that row interfered.
-        /// Returns the written value. All attempts share the timeout of one call, as with
-        /// [`Shared::update`](crate::Shared::update).
-        pub async fn update(&self, row: u64, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
-            let place = self.table.at("update", row, 0, size_of::<T>())?;
-            wait!(self.table.segment().update_value(place, change))
-        }
+    /// Reads, changes and writes the value of a row, and retries until no other writer of that row interfered.
+    /// Returns the written value. All attempts share the timeout of one call, as with
+    /// [`Shared::update`](crate::Shared::update).
+    pub async fn update(&self, row: u64, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+        let place = self.table.at("update", row, 0, size_of::<T>())?;
+        self.table.segment().update_value(place, change).await
     }
 }

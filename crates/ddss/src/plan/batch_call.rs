@@ -1,11 +1,10 @@
 //! One call of a batch, and its result.
 
-use crate::api::atomics::AtomicResult;
-use crate::api::vectored::split;
 use crate::error::Error;
 use crate::location::SegmentLocation;
+use crate::plan::ranges::split;
 use crate::plan::{CallPlan, Outgoing};
-use crate::value::{Stamp, Value};
+use crate::value::{AtomicResult, Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, AtomicOp, Completion, Operation, Ranges, Version};
 

@@ -1,6 +1,6 @@
 //! The handle of a segment.
 
-use crate::client::Client;
+use super::{Client, only_aio, only_blocking, twin};
 use crate::deadline::Deadline;
 use crate::location::SegmentLocation;
 use ddss_core::limits::{TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
@@ -20,6 +20,7 @@ use std::time::Duration;
 /// scores.release()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[twin]
 #[derive(Clone)]
 pub struct Segment {
     client: Client,
@@ -32,6 +33,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
+#[twin]
 impl Segment {
     /// Maximum bytes of one request: a vectored call, or a call of a [`Batch`](crate::Batch). A larger get or put is
     /// sent in parts of this size.
@@ -56,9 +58,11 @@ impl Segment {
         Self::at(self.client().clone(), self.location().with_model(Some(model)))
     }
 
-    /// Returns a handle whose calls have this timeout instead of [`ClientBuilder::timeout`]. It holds for all calls
-    /// of the handle and of the locks that it takes; a [`Batch`] has its client's timeout. A call with more than
-    /// 600 s fails with [`Error::BadArgument`](crate::Error::BadArgument).
+    /// Returns a handle whose calls have this timeout instead of
+    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+    ///
+    /// It holds for all calls of the handle and of the locks that it takes; a [`Batch`](crate::Batch) has its client's
+    /// timeout. A call with more than 600 s fails with [`Error::BadArgument`](crate::Error::BadArgument).
     ///
     /// ```
     /// # use ddss::Failure;
@@ -71,9 +75,6 @@ impl Segment {
     /// assert_eq!(nothing_new.failure(), Some(Failure::TimedOut));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// [`ClientBuilder::timeout`]: crate::ClientBuilder::timeout
-    /// [`Batch`]: crate::Batch
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self::at(self.client().clone(), self.location().with_timeout(timeout))
@@ -91,20 +92,56 @@ impl Segment {
         &self.location
     }
 
-    /// Does nothing: threads need no budget.
-    #[inline(always)]
-    pub(crate) fn spend_budget(&self, _reads: usize, _bytes: usize) {}
-
     /// Returns the deadline of a call of this handle.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.location.timeout.unwrap_or(self.client.0.settings.timeout))
+        Deadline::of(self.location.timeout.unwrap_or(self.client.timeout()))
     }
 }
 
 impl Client {
     /// Returns the handle of a segment that the daemon has opened.
     pub(crate) fn into_segment(self, name: &str, opened: OpenedSegment) -> Segment {
-        let location = SegmentLocation::new(&self.0, name, opened);
+        let location = SegmentLocation::new(self.inner(), name, opened);
         Segment::at(self, location)
+    }
+}
+
+#[only_blocking]
+impl Segment {
+    /// Does nothing: threads need no budget.
+    #[inline(always)]
+    pub(crate) fn spend_budget(&self, _reads: usize, _bytes: usize) {}
+
+    pub(crate) fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+#[only_aio]
+impl Segment {
+    /// Counts reads in place of that many bytes in all; yields to the other tasks of the thread from time to time.
+    pub(crate) fn spend_budget(&self, reads: usize, bytes: usize) -> crate::async_client::budget::Yield {
+        crate::async_client::budget::spend(reads, bytes)
+    }
+
+    /// Creates a future that is ready after `time`.
+    pub(crate) fn pause(&self, time: Duration) -> crate::async_client::pause::Pause {
+        self.client.pause(time)
+    }
+}
+
+/// Makes no call. The first call of the asynchronous handle starts the reactor thread of its client, unless it runs already.
+#[only_aio]
+impl From<&crate::Segment> for Segment {
+    fn from(segment: &crate::Segment) -> Self {
+        Self::at(Client::of(segment.client().clone()), segment.location().clone())
+    }
+}
+
+/// Makes no call.
+#[only_aio]
+impl From<&Segment> for crate::Segment {
+    fn from(segment: &Segment) -> Self {
+        Self::at(segment.client.blocking().clone(), segment.location.clone())
     }
 }

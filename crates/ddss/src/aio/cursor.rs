@@ -1,10 +1,9 @@
 //! Cursors over a segment for tasks. With the feature `futures-io` they implement the traits of that crate; tokio's
 //! traits follow from these by `tokio_util::compat`.
 
-use crate::api::large_values::cursor::stale;
-use crate::api::large_values::read_window::{ReadWindow, target};
-use crate::async_client::AsyncSegment;
+use super::Segment;
 use crate::error::Error;
+use crate::plan::read_window::{ReadWindow, stale, target};
 use crate::value::{Stamp, Value};
 use ddss_core::Version;
 use ddss_core::limits::VALUE_BYTES_MAX;
@@ -16,14 +15,14 @@ use std::task::{Context, Poll, ready};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Reads a range of a segment as a stream of one version: the asynchronous form of
-/// [`SegmentReader`](crate::SegmentReader).
+/// Reads a range of a segment as a stream of one version: [`SegmentReader`](crate::SegmentReader)
+/// for tasks.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let notes = client.to_async()?.allocate("notes", ddss::Spec::new(64)).await?;
+/// let notes = client.aio()?.allocate("notes", ddss::Spec::new(64)).await?;
 /// notes.put(0, b"first line").await?;
 /// let mut reader = notes.reader(6..)?;
 /// let mut word = [0; 4];
@@ -33,21 +32,21 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct AsyncSegmentReader {
-    segment: AsyncSegment,
+pub struct SegmentReader {
+    segment: Segment,
     window: ReadWindow,
     /// The read in flight, and its place.
     loading: Option<(u64, Boxed<Value>)>,
 }
 
-impl std::fmt::Debug for AsyncSegmentReader {
+impl std::fmt::Debug for SegmentReader {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = out.debug_struct("AsyncSegmentReader");
+        let mut out = out.debug_struct("aio::SegmentReader");
         out.field("segment", &self.segment).field("at", &self.window.at()).finish_non_exhaustive()
     }
 }
 
-impl AsyncSegmentReader {
+impl SegmentReader {
     /// Returns version and timestamp of the bytes; `None` before the first read.
     pub fn stamp(&self) -> Option<Stamp> {
         self.window.stamp()
@@ -106,8 +105,8 @@ impl AsyncSegmentReader {
     }
 }
 
-/// Collects a value in the memory of this process and puts it with one version: the asynchronous form of
-/// [`SegmentWriter`](crate::SegmentWriter).
+/// Collects a value in the memory of this process and puts it with one version: [`SegmentWriter`](crate::SegmentWriter)
+/// for tasks.
 ///
 /// Nothing is written before [`finish`](Self::finish), or before the writer is closed by way of the trait.
 ///
@@ -115,8 +114,8 @@ impl AsyncSegmentReader {
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let notes = client.to_async()?.allocate("notes", ddss::Spec::new(64)).await?;
-/// let mut writer: ddss::AsyncSegmentWriter = notes.writer(0);
+/// let notes = client.aio()?.allocate("notes", ddss::Spec::new(64)).await?;
+/// let mut writer: ddss::aio::SegmentWriter = notes.writer(0);
 /// writer.write(b"first line\n")?;
 /// assert_eq!(writer.finish().await?.version.0, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -124,8 +123,8 @@ impl AsyncSegmentReader {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nothing is written before `finish`"]
-pub struct AsyncSegmentWriter {
-    segment: AsyncSegment,
+pub struct SegmentWriter {
+    segment: Segment,
     offset: u64,
     value: Vec<u8>,
     /// Place of the cursor in the value.
@@ -136,14 +135,14 @@ pub struct AsyncSegmentWriter {
     stamp: Option<Stamp>,
 }
 
-impl std::fmt::Debug for AsyncSegmentWriter {
+impl std::fmt::Debug for SegmentWriter {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = out.debug_struct("AsyncSegmentWriter");
+        let mut out = out.debug_struct("aio::SegmentWriter");
         out.field("segment", &self.segment).field("at", &self.at).finish_non_exhaustive()
     }
 }
 
-impl AsyncSegmentWriter {
+impl SegmentWriter {
     /// Takes some bytes at the cursor. It never waits.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.putting.is_some() || self.stamp.is_some() {
@@ -181,7 +180,7 @@ impl AsyncSegmentWriter {
         poll_fn(|context| self.poll_put(context)).await
     }
 
-    /// Puts all bytes that were written if the segment still has that version, like [`AsyncSegment::put_if`].
+    /// Puts all bytes that were written if the segment still has that version, like [`Segment::put_if`].
     pub async fn finish_if(self, version: Version) -> Result<Stamp, Error> {
         self.segment.put_if(version, self.offset, &self.value).await
     }
@@ -203,17 +202,17 @@ impl AsyncSegmentWriter {
     }
 }
 
-impl AsyncSegment {
+impl Segment {
     /// Returns a reader of a range for tasks: [`Segment::reader`](crate::Segment::reader).
-    pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<AsyncSegmentReader, Error> {
+    pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<SegmentReader, Error> {
         let (begin, bytes) = self.location().place_of_stream(range)?;
-        Ok(AsyncSegmentReader { segment: self.clone(), window: ReadWindow::new(begin, bytes), loading: None })
+        Ok(SegmentReader { segment: self.clone(), window: ReadWindow::new(begin, bytes), loading: None })
     }
 
     /// Returns a writer of a value that begins at `offset` for tasks: [`Segment::writer`](crate::Segment::writer).
-    pub fn writer(&self, offset: u64) -> AsyncSegmentWriter {
+    pub fn writer(&self, offset: u64) -> SegmentWriter {
         let segment = self.clone();
-        AsyncSegmentWriter { segment, offset, value: Vec::new(), at: 0, putting: None, stamp: None }
+        SegmentWriter { segment, offset, value: Vec::new(), at: 0, putting: None, stamp: None }
     }
 }
 
@@ -222,13 +221,13 @@ mod traits {
     use super::*;
     use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
-    impl AsyncRead for AsyncSegmentReader {
+    impl AsyncRead for SegmentReader {
         fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
             self.poll_bytes(context, into)
         }
     }
 
-    impl AsyncBufRead for AsyncSegmentReader {
+    impl AsyncBufRead for SegmentReader {
         fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
             let reader = self.get_mut();
             ready!(reader.poll_load(context, ReadWindow::any()))?;
@@ -240,14 +239,14 @@ mod traits {
         }
     }
 
-    impl AsyncSeek for AsyncSegmentReader {
+    impl AsyncSeek for SegmentReader {
         fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
             Poll::Ready(self.seek(to))
         }
     }
 
     /// Closing the writer puts its value; a writer that is dropped before has no effect.
-    impl AsyncWrite for AsyncSegmentWriter {
+    impl AsyncWrite for SegmentWriter {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(self.write(bytes))
         }
@@ -261,7 +260,7 @@ mod traits {
         }
     }
 
-    impl AsyncSeek for AsyncSegmentWriter {
+    impl AsyncSeek for SegmentWriter {
         fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
             Poll::Ready(self.seek(to))
         }
@@ -280,7 +279,7 @@ mod tests {
         // If this broke, a task that streams a segment would mix two values without an error.
         let node = TestNode::start_with(|config| config.pool_bytes = 64 << 20);
         let bytes = 2 * TRANSFER_BYTES_MAX + 5;
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.allocate("stream", Spec::new(bytes as u64)).await.unwrap();
             let mut writer = segment.writer(1);
@@ -319,7 +318,7 @@ mod tests {
         // If this broke, a copy of a stream into a segment would be lost, or there twice.
         use futures_io::{AsyncRead, AsyncWrite};
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.allocate("stream", Spec::new(64)).await.unwrap();
             let mut writer = segment.writer(0);

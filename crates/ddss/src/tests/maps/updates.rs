@@ -1,5 +1,6 @@
 //! Tests of updates and expiries beside other changes of a bucket.
 
+use crate::aio;
 use crate::testing::{TestNode, block_on};
 use crate::{ByteMap, Client, SharedMap};
 use std::time::{Duration, Instant};
@@ -150,7 +151,7 @@ fn touch_moves_the_expiry_of_a_present_key_only() {
     let entry = bytes.get_entry(keys[1].as_bytes()).unwrap().unwrap();
     assert_eq!((entry.value.as_slice(), entry.ttl().is_some()), ([1u64; 8].as_bytes(), true));
     block_on(async {
-        let map = ByteMap::open_async(&node.client().to_async().unwrap(), "map").await.unwrap();
+        let map = aio::ByteMap::open(&node.client().aio().unwrap(), "map").await.unwrap();
         assert!(map.touch(keys[1].as_bytes(), FOREVER).await.unwrap());
         assert!(map.get_entry(keys[1].as_bytes()).await.unwrap().unwrap().ttl().is_some());
     });

@@ -1,6 +1,8 @@
 //! Buffer of a reader: what it holds of its range, and what to read next.
 
+use crate::error::Error;
 use crate::value::{Stamp, Value};
+use ddss_core::Version;
 use ddss_core::limits::TRANSFER_BYTES_MAX;
 use std::io::{self, SeekFrom};
 
@@ -9,7 +11,7 @@ const AHEAD_BYTES_MIN: u64 = 4096;
 
 /// Cursor in a range, and the bytes of one version that were read around it.
 #[derive(Clone, Debug)]
-pub(super) struct ReadWindow {
+pub(crate) struct ReadWindow {
     /// Offset of the range in the segment, and its length.
     begin: u64,
     bytes: u64,
@@ -22,38 +24,38 @@ pub(super) struct ReadWindow {
 }
 
 impl ReadWindow {
-    pub(super) const fn new(begin: u64, bytes: u64) -> Self {
+    pub(crate) const fn new(begin: u64, bytes: u64) -> Self {
         Self { begin, bytes, at: 0, stamp: None, loaded: Vec::new(), loaded_at: 0 }
     }
 
-    pub(super) const fn stamp(&self) -> Option<Stamp> {
+    pub(crate) const fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 
-    pub(super) const fn at(&self) -> u64 {
+    pub(crate) const fn at(&self) -> u64 {
         self.at
     }
 
     /// Moves to the start, and accepts any version from there.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.at, self.stamp) = (0, None);
         self.loaded.clear();
     }
 
     /// Returns true if bytes have to be read before the cursor can move on.
-    pub(super) fn needs_bytes(&self) -> bool {
+    pub(crate) fn needs_bytes(&self) -> bool {
         self.at < self.bytes && self.unread().is_empty()
     }
 
     /// Returns the bytes from the cursor on that are here.
-    pub(super) fn unread(&self) -> &[u8] {
+    pub(crate) fn unread(&self) -> &[u8] {
         let from = self.at.checked_sub(self.loaded_at).and_then(|from| usize::try_from(from).ok());
         from.and_then(|from| self.loaded.get(from..)).unwrap_or_default()
     }
 
     /// Returns the range of the segment to read, for a caller that asks for `asked` bytes: no more after a seek, and
     /// bytes ahead while the cursor goes on in order.
-    pub(super) fn next_range(&self, asked: usize) -> std::ops::Range<u64> {
+    pub(crate) fn next_range(&self, asked: usize) -> std::ops::Range<u64> {
         let last = self.loaded.len() as u64;
         let is_in_order = last > 0 && self.at == self.loaded_at + last;
         let ahead = if is_in_order { (2 * last).max(AHEAD_BYTES_MIN) } else { 1 };
@@ -62,13 +64,13 @@ impl ReadWindow {
     }
 
     /// Takes the bytes that were read at that place of the range.
-    pub(super) fn load(&mut self, at: u64, value: Value) {
+    pub(crate) fn load(&mut self, at: u64, value: Value) {
         self.stamp = Some(value.stamp());
         (self.loaded_at, self.loaded) = (at, value.into_bytes());
     }
 
     /// Moves bytes that are here to the caller.
-    pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
+    pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
         let from = self.unread();
         let length = from.len().min(into.len());
         into[..length].copy_from_slice(&from[..length]);
@@ -77,27 +79,38 @@ impl ReadWindow {
     }
 
     /// Moves the cursor over bytes that [`unread`](Self::unread) has returned.
-    pub(super) fn consume(&mut self, bytes: usize) {
+    pub(crate) fn consume(&mut self, bytes: usize) {
         self.at += bytes.min(self.unread().len()) as u64;
     }
 
-    pub(super) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+    pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = target(to, self.at, self.bytes)?;
         Ok(self.at)
     }
 
     /// Returns how many bytes a caller asks for who takes what is there.
-    pub(super) const fn any() -> usize {
+    pub(crate) const fn any() -> usize {
         AHEAD_BYTES_MIN as usize
     }
 }
 
 /// Returns the place that a seek leads to.
-pub(super) fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
+pub(crate) fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
     let place = match to {
         SeekFrom::Start(place) => Some(place),
         SeekFrom::Current(distance) => at.checked_add_signed(distance),
         SeekFrom::End(distance) => end.checked_add_signed(distance),
     };
     place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a seek leads before the first byte"))
+}
+
+/// Returns the error of a read whose version may be gone.
+pub(crate) fn stale(error: Error, version: Version) -> io::Error {
+    match error.failure() {
+        Some(ddss_core::Failure::VersionGone) => io::Error::new(
+            io::ErrorKind::StaleNetworkFileHandle,
+            format!("the segment has changed since {version} was read from the start: restart the reader"),
+        ),
+        _ => io::Error::other(error),
+    }
 }

@@ -1,8 +1,8 @@
 //! Cursors over a segment for code that reads or writes streams.
 
-use crate::api::large_values::read_window::{ReadWindow, target};
+use super::Segment;
 use crate::error::Error;
-use crate::segment::Segment;
+use crate::plan::read_window::{ReadWindow, stale, target};
 use crate::value::Stamp;
 use ddss_core::Version;
 use ddss_core::limits::VALUE_BYTES_MAX;
@@ -60,17 +60,6 @@ impl SegmentReader {
         };
         self.window.load(self.window.at(), value);
         Ok(())
-    }
-}
-
-/// Returns the error of a read whose version may be gone.
-pub(super) fn stale(error: Error, version: Version) -> io::Error {
-    match error.failure() {
-        Some(ddss_core::Failure::VersionGone) => io::Error::new(
-            io::ErrorKind::StaleNetworkFileHandle,
-            format!("the segment has changed since {version} was read from the start: restart the reader"),
-        ),
-        _ => io::Error::other(error),
     }
 }
 

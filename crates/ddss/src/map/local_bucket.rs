@@ -1,22 +1,22 @@
 //! Search for a key in a map's bucket that this process has mapped. No copy of the bucket is made: a get reads the words of
 //! its slots, the key of the slot with the right tag, and the value.
 
-use crate::api::local_read::LocalRow;
-use crate::api::tables::map_handle::now_ms;
+use crate::local::local_read::LocalRow;
+use crate::map::entry::now_ms;
 use ddss_core::{BucketLayout, BucketLink, SlotWord};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bucket in this node's memory. The daemon may change it at any time, so no answer counts before the row was
 /// [whole](LocalRow::is_whole).
-pub(super) struct LocalBucket<'a> {
-    pub(super) row: LocalRow<'a>,
-    pub(super) layout: BucketLayout,
+pub(crate) struct LocalBucket<'a> {
+    pub(crate) row: LocalRow<'a>,
+    pub(crate) layout: BucketLayout,
 }
 
 impl LocalBucket<'_> {
     /// Returns the value of a key, or that the key is absent; `None` if the entry may lie in another bucket.
     #[inline]
-    pub(super) fn value_of<V: FromBytes + IntoBytes>(&self, tag: u64, key: &[u8]) -> Option<Option<V>> {
+    pub(crate) fn value_of<V: FromBytes + IntoBytes>(&self, tag: u64, key: &[u8]) -> Option<Option<V>> {
         for slot in 0..self.layout.slots {
             let at = self.layout.head_at(slot);
             let Some(word) = SlotWord::of(self.row.word(at)?) else { continue };

@@ -1,8 +1,6 @@
-//! Batches of tasks: all calls with free capacity go out in one submission.
+//! Groups of calls of a task: all calls with free capacity go out in one submission.
 
-use super::client::AsyncClient;
-use super::segment::AsyncSegment;
-use crate::api::batches::batch_call::BatchCall;
+use super::client::Client;
 use crate::call::call_group::GroupResults;
 use crate::call::channels::NoCompletion;
 #[cfg(feature = "tracing")]
@@ -15,48 +13,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-/// A set of calls that a task submits together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
-///
-/// If the future of [`run`](Self::run) is dropped, each put that has begun may or may not take effect.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let client = client.to_async()?;
-/// # let spec = ddss::Spec::new(64);
-/// let (left, right) = (client.allocate("left", spec).await?, client.allocate("right", spec).await?);
-/// let mut batch = client.batch();
-/// batch.get(&left, 0..8)?.put(&right, 8, b"seen")?;
-/// for answer in batch.run().await? {
-///     println!("{}", answer?.stamp().version);
-/// }
-/// # Ok::<(), ddss::Error>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "a batch does nothing until `run`"]
-pub struct AsyncBatch {
-    pub(crate) client: AsyncClient,
-    pub(crate) calls: Vec<(AsyncSegment, BatchCall)>,
-}
-
-impl std::fmt::Debug for AsyncBatch {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("AsyncBatch").field("calls", &self.calls.len()).finish_non_exhaustive()
-    }
-}
-
-impl AsyncClient {
-    pub(crate) fn new_batch(&self) -> AsyncBatch {
-        AsyncBatch { client: self.clone(), calls: Vec::new() }
-    }
-}
-
 /// Futures of a group that are polled together: each wake polls those that are not ready.
 const TOGETHER_MAX: usize = 512;
 
-impl AsyncClient {
+impl Client {
     /// Runs planned calls, each on its shard, and waits for the last one.
     pub(crate) async fn run_group(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
         #[cfg(feature = "tracing")]
@@ -131,7 +91,7 @@ mod tests {
     fn batch_is_submitted_with_one_wakeup() {
         // If this broke, a task that reads forty values would wake the daemon up to forty times.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.allocate("together", Spec::new(4096)).await.unwrap();
             let mut batch = client.batch();
@@ -158,7 +118,7 @@ mod tests {
     fn async_batch_larger_than_capacity_returns_each_reply() {
         // If this broke, a task's batch would mix up replies, hang when its channel is full, or fail as a whole.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.client().aio().unwrap();
         block_on(async {
             let [one, other] = ["one", "other"].map(|name| client.allocate(name, Spec::new(200_000)));
             let (one, other) = (one.await.unwrap(), other.await.unwrap());

@@ -1,7 +1,7 @@
 //! The guard of a lock that a task holds, and its release.
 
-use super::reactor::Reactor;
-use super::segment::AsyncSegment;
+use super::Segment;
+use crate::async_client::reactor::Reactor;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::lease::held_lease::HeldLease;
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 /// A segment's lock: [`LockGuard`](crate::LockGuard) for tasks.
 ///
 /// Dropping the guard releases the lock, as does the death of its process or node. A dropped future of
-/// [`AsyncSegment::lock`] returns a lock that is still granted to it. A dropped future of [`unlock`](Self::unlock)
+/// [`Segment::lock`] returns a lock that is still granted to it. A dropped future of [`unlock`](Self::unlock)
 /// releases the lock as well.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let account = client.to_async()?.allocate("account", ddss::Spec::new(64)).await?;
+/// let account = client.aio()?.allocate("account", ddss::Spec::new(64)).await?;
 /// let held = account.lock().await?;
 /// let balance = held.get(0..8).await?;
 /// let put = held.put_if(held.version(), 0, &balance).await?;
@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct AsyncLockGuard {
-    pub(crate) segment: AsyncSegment,
+pub struct LockGuard {
+    pub(crate) segment: Segment,
     pub(crate) token: LockToken,
     pub(crate) stamp: Stamp,
     pub(crate) lease: HeldLease,
@@ -41,29 +41,29 @@ pub struct AsyncLockGuard {
     open: bool,
 }
 
-impl std::fmt::Debug for AsyncLockGuard {
+impl std::fmt::Debug for LockGuard {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("AsyncLockGuard")
+        out.debug_struct("aio::LockGuard")
             .field("segment", &self.segment)
             .field("token", &self.token)
             .finish_non_exhaustive()
     }
 }
 
-impl AsyncSegment {
+impl Segment {
     pub(crate) async fn take_lock(
         &self,
         time: Deadline,
         (lease, asked): (Duration, Instant),
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
-    ) -> Result<AsyncLockGuard, Error> {
+    ) -> Result<LockGuard, Error> {
         let ((token, stamp), reactor) = self.client().run_gathered(time, call, None).await?;
         let lease = HeldLease::granted(lease, asked);
-        Ok(AsyncLockGuard { segment: self.clone(), token, stamp, lease, reactor, open: true })
+        Ok(LockGuard { segment: self.clone(), token, stamp, lease, reactor, open: true })
     }
 }
 
-impl AsyncLockGuard {
+impl LockGuard {
     /// Has the client's keeper renew the lease. Its thread makes blocking calls, so that a runtime that is busy loses no
     /// lock.
     pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
@@ -89,13 +89,11 @@ impl AsyncLockGuard {
     }
 }
 
-impl Drop for AsyncLockGuard {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.open {
             // Drop cannot report an error; the lease ends the lock in any case.
-            if !self.reactor.channel.release_lock(self.segment.id(), self.token) {
-                self.reactor.wake();
-            }
+            self.reactor.release_lock(self.segment.id(), self.token);
         }
     }
 }
@@ -109,7 +107,7 @@ mod tests {
     fn async_lock_is_released_however_the_task_ends() {
         // If this broke, a cancelled task would leave a lock without a holder until its lease ends.
         let node = TestNode::start();
-        let (mine, theirs) = (node.client().to_async().unwrap(), node.client().to_async().unwrap());
+        let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
         let segment = block_on(mine.allocate("locked", Spec::new(64))).unwrap();
         let other = block_on(theirs.open("locked")).unwrap();
         let at_once = LockOptions::new().no_wait();

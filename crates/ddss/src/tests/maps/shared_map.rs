@@ -1,4 +1,5 @@
-use crate::api::tables::map_handle::Attempt;
+use crate::aio;
+use crate::map::entry::Attempt;
 use crate::testing::{TestNode, block_on};
 use crate::{ByteMap, Client, Error, Failure, MapEvent, PrefixWatch, SharedMap, Spec, Table};
 use ddss_core::{BucketLayout, SlotWord};
@@ -323,9 +324,9 @@ fn values_of_all_sizes_are_whole() {
 fn tasks_use_a_map() {
     // If this broke, the asynchronous map would differ from the blocking one.
     let node = TestNode::start();
-    let client = node.client().to_async().unwrap();
+    let client = node.client().aio().unwrap();
     block_on(async {
-        let map = SharedMap::<u64, u64, _>::allocate_async(&client, "map", 100).await.unwrap();
+        let map = aio::SharedMap::<u64, u64>::allocate(&client, "map", 100).await.unwrap();
         assert!(map.insert_new(&1, &10).await.unwrap());
         assert_eq!(map.update(&1, |value| *value += 1).await.unwrap(), Some(11));
         assert_eq!(map.get_many(&[1, 2]).await.unwrap(), [Some(11), None]);
@@ -415,8 +416,8 @@ fn bytes_of_a_map_are_those_of_its_types() {
     assert!(made.insert_for(b"abc", b"", FOREVER).unwrap() && !made.insert(b"abc", b"").unwrap());
     assert_eq!(of(ByteMap::allocate(&client, "none", 5, 0, 8).unwrap_err()), Some(Failure::BadSize));
     block_on(async {
-        let client = client.to_async().unwrap();
-        let map = ByteMap::open_async(&client, "made").await.unwrap();
+        let client = client.aio().unwrap();
+        let map = aio::ByteMap::open(&client, "made").await.unwrap();
         assert_eq!((map.get(b"abc").await.unwrap(), map.get(b"abd").await.unwrap()), (Some(Vec::new()), None));
     });
 }
@@ -479,8 +480,8 @@ fn watcher_of_a_prefix_sees_every_key_wherever_its_entry_lies() {
     map.insert(&(1 << 8 | 9), &[1; 8]).unwrap();
     assert_eq!(idle.next_event().unwrap().key, 1 << 8 | 9);
     block_on(async {
-        let client = node.client().to_async().unwrap();
-        let bytes = ByteMap::open_async(&client, "map").await.unwrap();
+        let client = node.client().aio().unwrap();
+        let bytes = aio::ByteMap::open(&client, "map").await.unwrap();
         let mut watch = bytes.watch_prefix(&[9]);
         assert_eq!(watch.next_event().await.unwrap().value.unwrap(), [1u64; 8].as_bytes());
         map.remove(&(1 << 8 | 9)).unwrap();

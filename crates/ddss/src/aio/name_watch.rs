@@ -3,73 +3,25 @@
 //! A watch waits for the names of each node and shard to change, and then requests the list. So it shows a user what the
 //! list shows, and costs nothing while no name changes.
 
-use crate::async_client::{AsyncClient, wait};
+use super::Client;
 use crate::call::backoff::Backoff;
-use crate::client::Client;
 use crate::error::Error;
 use crate::plan::CallPlan;
+use crate::plan::listing::{ListCursor, NameEvent};
 use ddss_core::{Failure, Listing, Name, NodeId, Operation, SegmentId, Version};
 use futures_core::Stream;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
-use super::metadata::ListCursor;
-
-/// A name that was made or released.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// use ddss::NameEvent;
-/// client.allocate("jobs/1", ddss::Spec::new(64))?;
-/// let first = client.watch_names("jobs/")?.next().transpose()?;
-/// assert!(matches!(first, Some(NameEvent::Made(job)) if job.name.as_str() == "jobs/1"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum NameEvent {
-    /// The name stands for this segment.
-    Made(Listing),
-    /// The name does not stand for a segment any more, or this user may not know of it any more.
-    Released(Name),
-}
-
-/// An endless iterator over the names with a prefix: first those that exist, then each one that is made or released. The
-/// client does not poll: each node tells it that its names have changed.
-///
-/// A name that is made and released at once may not appear. A name that is made again appears as released and made. The
-/// names of a node that cannot be reached stay as they were.
-///
-/// After an error the next attempt is delayed, as with [`VersionIter`](crate::VersionIter).
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// use ddss::{NameEvent, Spec};
-/// use std::time::Duration;
-///
-/// let mut names = client.watch_names("jobs/")?;
-/// assert!(names.next_within(Duration::from_millis(20))?.is_none());
-/// let job = client.allocate("jobs/1", Spec::new(64))?;
-/// assert!(matches!(names.next().transpose()?, Some(NameEvent::Made(made)) if made.info.bytes == 64));
-/// job.release()?;
-/// assert!(matches!(names.next().transpose()?, Some(NameEvent::Released(name)) if name.as_str() == "jobs/1"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct NameIter(NameStream);
-
-/// The asynchronous form of [`NameIter`]: [`next`](Self::next), or a [`Stream`] for use with combinators.
+/// An endless stream of the names with a prefix, like [`NameWatch`](crate::NameWatch): [`next`](Self::next), or a [`Stream`] for use with combinators.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let client = client.to_async()?;
+/// let client = client.aio()?;
 /// let mut names = client.watch_names("jobs/")?;
 /// client.allocate("jobs/1", ddss::Spec::new(64)).await?;
 /// assert!(matches!(names.next().await?, ddss::NameEvent::Made(_)));
@@ -78,8 +30,8 @@ pub struct NameIter(NameStream);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a watch does nothing until its next name is awaited"]
-pub struct NameStream {
-    client: AsyncClient,
+pub struct NameWatch {
+    client: Client,
     prefix: String,
     /// Segments that the caller knows.
     known: BTreeMap<Name, (SegmentId, NodeId)>,
@@ -111,17 +63,17 @@ struct Listed {
     covered: BTreeSet<(u8, NodeId)>,
 }
 
-impl std::fmt::Debug for NameStream {
+impl std::fmt::Debug for NameWatch {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("NameStream").field("prefix", &self.prefix).finish_non_exhaustive()
+        out.debug_struct("aio::NameWatch").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
-impl AsyncClient {
-    /// Watches the names that begin with `prefix`: [`Client::watch_names`].
-    pub fn watch_names(&self, prefix: &str) -> Result<NameStream, Error> {
+impl Client {
+    /// Watches the names that begin with `prefix`: [`Client::watch_names`](crate::Client::watch_names).
+    pub fn watch_names(&self, prefix: &str) -> Result<NameWatch, Error> {
         ListCursor::new(prefix)?;
-        Ok(NameStream {
+        Ok(NameWatch {
             client: self.clone(),
             prefix: prefix.to_owned(),
             known: BTreeMap::new(),
@@ -154,20 +106,13 @@ impl AsyncClient {
     }
 }
 
-impl Client {
-    /// Watches the names that begin with `prefix`. The first names are those that exist.
-    pub fn watch_names(&self, prefix: &str) -> Result<NameIter, Error> {
-        self.to_async()?.watch_names(prefix).map(NameIter)
-    }
-}
-
 impl Source {
     fn new(shard: u8, node: NodeId) -> Self {
         Self { shard, node, seen: Version(0), backoff: Backoff::default(), asked: None }
     }
 
     /// Polls the wait: true if names have changed, or the node has to be asked anew.
-    fn poll_changed(&mut self, client: &AsyncClient, context: &mut Context<'_>) -> bool {
+    fn poll_changed(&mut self, client: &Client, context: &mut Context<'_>) -> bool {
         loop {
             let (client, shard, node, seen) = (client.clone(), self.shard, self.node, self.seen);
             let pause = self.backoff.pause();
@@ -200,7 +145,7 @@ impl Source {
     }
 }
 
-impl NameStream {
+impl NameWatch {
     /// Returns the number of errors since the last list.
     pub fn errors(&self) -> u64 {
         self.backoff.errors()
@@ -278,32 +223,12 @@ impl NameStream {
     }
 }
 
-/// Endless like [`NameIter`]: an item may be an error, and later items may succeed again.
-impl Stream for NameStream {
+/// Endless like [`NameWatch`](crate::NameWatch): an item may be an error, and later items may succeed again.
+impl Stream for NameWatch {
     type Item = Result<NameEvent, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll_event(context).map(Some)
-    }
-}
-
-impl NameIter {
-    /// Returns the number of errors since the last list.
-    pub fn errors(&self) -> u64 {
-        self.0.errors()
-    }
-
-    /// Waits for the next name for at most `time`; `None` if none comes.
-    pub fn next_within(&mut self, time: Duration) -> Result<Option<NameEvent>, Error> {
-        wait::block_until(self.0.next(), Instant::now() + time).transpose()
-    }
-}
-
-impl Iterator for NameIter {
-    type Item = Result<NameEvent, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(wait::block_on(self.0.next()))
     }
 }
 
@@ -312,6 +237,7 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::testing::{TestNode, block_on, poll_once};
+    use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -357,7 +283,7 @@ mod tests {
         // If this broke, a task that selects among events would miss one, or fill the daemon with waits.
         let node = TestNode::start();
         let client = node.client();
-        let mut names = client.to_async().unwrap().watch_names("").unwrap();
+        let mut names = client.aio().unwrap().watch_names("").unwrap();
         assert!(poll_once(&mut Box::pin(names.next())).is_pending());
         client.allocate("one", Spec::new(8)).unwrap();
         assert_eq!(text(&block_on(names.next()).unwrap()), "+one");

@@ -1,0 +1,59 @@
+//! Asynchronous calls: the types of the crate's root under equal names, with `async` methods.
+//!
+//! [`Client::aio`](crate::Client::aio) returns the client. Values, options and errors are those of the root. A method's
+//! documentation here is its first paragraph; the link behind it leads to the blocking twin, with all details and examples.
+//!
+//! ```
+//! # let node = ddssd::EphemeralNode::start()?;
+//! # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! use ddss::aio;
+//!
+//! let client: aio::Client = client.aio()?;
+//! let scores: aio::Segment = client.allocate("scores", ddss::Spec::new(4096)).await?;
+//! scores.put(0, b"hello").await?;
+//! assert_eq!(&scores.get(0..5).await?[..], b"hello");
+//! # Ok::<(), ddss::Error>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The futures run on any executor: tokio, a bare `block_on`, or another. Each asynchronous client has one small thread
+//! (the reactor). It handles deadlines, and completions that no task collected by polling.
+//!
+//! * *Concurrency:* up to 52 calls of one client are in flight; further calls wait in order. Waits for a lock or a
+//!   version are limited by the daemon only (65,536 for each client).
+//! * *Dropped futures:* a call whose future is dropped continues in the daemon: a put, also one of a batch, may or may not
+//!   take effect. Its memory is not reused until the daemon has completed the call. A get copies its bytes at the end of the
+//!   call, so that a dropped future leaves the destination unchanged.
+//! * *Reads in place* of segments of this node end without waiting. After 128 of them, or 512 KiB, a task yields once to the
+//!   other tasks of its thread.
+//! * *Watches* are streams; [`Client::list`] returns all entries at once.
+//! * *Handles* of one form convert into the other without a call:
+//!
+//! ```
+//! # let node = ddssd::EphemeralNode::start()?;
+//! # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+//! # let segment = client.allocate("scores", ddss::Spec::new(64))?;
+//! let for_tasks = ddss::aio::Segment::from(&segment);
+//! assert_eq!(ddss::Segment::from(&for_tasks).id(), segment.id());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cursor;
+mod list;
+mod lock_guard;
+mod name_watch;
+mod version_watch;
+
+#[path = "../api/mod.rs"]
+mod api;
+
+use ddss_twin::{keep as only_aio, link as twin, skip as only_blocking};
+
+pub use crate::async_client::client::Client;
+pub use api::*;
+pub use cursor::{SegmentReader, SegmentWriter};
+pub use lock_guard::LockGuard;
+pub use name_watch::NameWatch;
+pub use version_watch::VersionWatch;

@@ -1,0 +1,20 @@
+//! Blocking calls: the files of `api` without their `async` and `.await`, and what a thread needs beside them.
+
+mod cursor;
+mod list;
+mod lock_guard;
+mod name_watch;
+mod version_watch;
+
+#[path = "../api/mod.rs"]
+mod api;
+
+use crate::client::Client;
+use ddss_twin::{keep as only_blocking, skip as only_aio, strip as twin};
+
+pub use api::*;
+pub use cursor::{SegmentReader, SegmentWriter};
+pub use list::SegmentList;
+pub use lock_guard::LockGuard;
+pub use name_watch::NameWatch;
+pub use version_watch::VersionWatch;

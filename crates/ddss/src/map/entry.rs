@@ -1,0 +1,142 @@
+//! Layout of a map, its entries, and the ends of attempts to change them.
+
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::map::bucket::Bucket;
+use ddss_core::{BadArgument, BucketLayout, Failure, Spec};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Entry of a map: its value, and the time until it expires.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// use std::time::Duration;
+/// let sessions: ddss::SharedMap<u64, u64> = ddss::SharedMap::allocate(&client, "sessions", 100)?;
+/// sessions.insert(&4711, &1)?;
+/// let entry: ddss::Entry<u64> = sessions.get_entry(&4711)?.expect("it was inserted");
+/// assert_eq!((entry.value, entry.ttl()), (1, None));
+/// sessions.touch(&4711, Duration::from_secs(600))?;
+/// let ttl = sessions.get_entry(&4711)?.and_then(|entry| entry.ttl());
+/// assert!(ttl.expect("it expires") <= Duration::from_secs(600));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Entry<V> {
+    /// The value.
+    pub value: V,
+    pub(crate) expiry_ms: u64,
+}
+
+impl<V> Entry<V> {
+    /// Returns the time from now until the entry expires: zero if it has expired since it was read, `None` if it does
+    /// not expire.
+    pub fn ttl(&self) -> Option<Duration> {
+        (self.expiry_ms > 0).then(|| Duration::from_millis(self.expiry_ms.saturating_sub(now_ms())))
+    }
+}
+
+/// Row 0 of a map: magic, sizes of key and value, slots of a bucket, seed.
+pub(crate) const HEADER_BYTES: usize = BucketLayout::SEED_AT + BucketLayout::SEED_BYTES;
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP2");
+/// Magic of maps whose links had four bytes.
+pub(crate) const MAGIC_OF_EARLIER_RELEASE: u64 = u64::from_le_bytes(*b"DDSSMAP1");
+
+/// Returns the layout of a map for keys and values of those sizes, or names the size that no map has.
+pub(crate) fn checked_layout(
+    action: &'static str,
+    name: &str,
+    key_bytes: usize,
+    value_bytes: usize,
+) -> Result<BucketLayout, Error> {
+    let sizes = [
+        ("bytes of the key", key_bytes, 1, BucketLayout::KEY_BYTES_MAX),
+        ("bytes of the value", value_bytes, 0, BucketLayout::VALUE_BYTES_MAX),
+    ];
+    for (argument, bytes, least, most) in sizes {
+        if bytes < least || bytes > most {
+            let refused = BadArgument::new(argument, bytes, format_args!("{least} to {most}"), Failure::BadSize);
+            return Err(Error::BadArgument { action, target: name.to_owned(), refused });
+        }
+    }
+    Ok(BucketLayout::new(key_bytes, value_bytes).expect("these are sizes of a map"))
+}
+
+/// Returns the specification of a map for that many keys, at a load of 0.8.
+pub(crate) fn spec_of(layout: BucketLayout, keys: u64) -> Spec {
+    let buckets = keys.saturating_mul(5).div_ceil(4 * layout.slots as u64).max(2);
+    Spec::table(buckets + 1, layout.row_bytes() as u32)
+}
+
+/// Refuses to begin one more attempt after the deadline.
+pub(crate) fn check_time(action: &'static str, name: &str, time: Deadline) -> Result<(), Error> {
+    if time.remaining() > Duration::ZERO {
+        return Ok(());
+    }
+    Err(Error::Failed { action, target: name.to_owned(), failure: Failure::TimedOut })
+}
+
+/// Hash of a key: its bucket, and the bits that words and links hold.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyHash {
+    pub(crate) bucket: u64,
+    pub(crate) tag: u64,
+}
+
+/// Place of an entry. `image` is its bucket if that is not the bucket of its key.
+pub(crate) struct Place {
+    pub(crate) bucket: u64,
+    pub(crate) slot: usize,
+    pub(crate) image: Option<Bucket>,
+}
+
+/// Result of a search behind the links of a bucket.
+pub(crate) enum Linked {
+    /// Copy of the bucket with the entry, and its slot.
+    At(Bucket, usize),
+    Absent,
+    /// A change came between, or there was no room for the search.
+    Unknown,
+}
+
+/// Expiry that a change gives to an entry.
+#[derive(Clone, Copy)]
+pub(crate) enum Expiry {
+    Keep,
+    Set(u64),
+}
+
+impl Expiry {
+    /// Returns the expiry of an entry that is written; 0 for none.
+    pub(crate) fn set_ms(self) -> u64 {
+        match self {
+            Self::Keep => 0,
+            Self::Set(expiry_ms) => expiry_ms,
+        }
+    }
+
+    pub(crate) fn after(time: Duration) -> Self {
+        Self::Set(now_ms().saturating_add(time.as_millis().max(1) as u64))
+    }
+}
+
+/// End of one attempt of a change.
+pub(crate) enum Attempt {
+    Done,
+    Changed,
+    Full,
+}
+
+/// Returns the end of an attempt whose conditional put ended so.
+pub(crate) fn attempt<T>(put: Result<T, Error>) -> Result<Attempt, Error> {
+    match put {
+        Ok(_) => Ok(Attempt::Done),
+        Err(error) if error.failure() == Some(Failure::VersionMismatch) => Ok(Attempt::Changed),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}

@@ -1,0 +1,14 @@
+//! Calls before they are sent: `call_plan.rs` has the plan of any call, the other files what special calls send and how
+//! their replies are decoded.
+
+pub(crate) mod batch_call;
+mod call_plan;
+mod entry_change;
+pub(crate) mod listing;
+#[cfg(feature = "postcard")]
+pub(crate) mod postcard_format;
+pub(crate) mod ranges;
+pub(crate) mod read_window;
+pub(crate) mod transfer;
+
+pub(crate) use call_plan::{CallPlan, Decoder, Outgoing, PlannedCall, Reply, list_bytes};

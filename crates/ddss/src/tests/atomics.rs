@@ -1,0 +1,126 @@
+//! Tests of `api/atomics.rs`.
+
+use crate::testing::TestNode;
+use crate::*;
+use crate::{Failure, LockOptions, Spec};
+use std::time::Duration;
+
+#[test]
+fn atomics_are_atomic_and_increment_version() {
+    // If this broke, two services could both believe that they are the leader.
+    let node = TestNode::start();
+    let client = node.client();
+    let words = client.allocate("words", Spec::new(32)).unwrap();
+    assert_eq!(words.fetch_add(8, 5).unwrap().before, 0);
+    assert_eq!(words.swap(8, 9).unwrap().before, 5);
+    let lost = words.compare_swap(8, 1, 2).unwrap();
+    assert_eq!((lost.before, lost.stamp.version.0), (9, 2));
+    let won = words.compare_swap(8, 9, u64::MAX).unwrap();
+    assert_eq!((won.before, won.stamp.version.0), (9, 3));
+    assert_eq!(words.fetch_add(8, 2).unwrap().before, u64::MAX);
+    assert_eq!(&words.get(8..16).unwrap()[..], &1u64.to_le_bytes());
+    assert_eq!(words.fetch_add(4, 1).unwrap_err().failure(), Some(Failure::Unaligned));
+    assert_eq!(words.fetch_add(32, 1).unwrap_err().failure(), Some(Failure::OutOfRange));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..250 {
+                    words.fetch_add(0, 1).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(&words.get(0..8).unwrap()[..], &1000u64.to_le_bytes());
+}
+
+#[test]
+fn put_if_does_nothing_when_version_differs() {
+    // If this broke, a checkpoint could overwrite a newer one.
+    let node = TestNode::start();
+    let segment = node.client().allocate("versions", Spec::new(64)).unwrap();
+    let first = segment.put_if(Version(0), 0, b"one").unwrap();
+    let stale = segment.put_if(Version(0), 0, b"two").unwrap_err();
+    assert_eq!((stale.failure(), stale.is_indeterminate()), (Some(Failure::VersionMismatch), false));
+    assert_eq!(segment.put_if(first.version, 0, b"three").unwrap().version, Version(2));
+    assert_eq!(&segment.get(0..5).unwrap()[..], b"three");
+    let strict = Spec { model: Model::Version, ..Spec::new(8) };
+    let versioned = node.client().allocate("model-version", strict).unwrap();
+    assert_eq!(versioned.put(0, &[1]).unwrap_err().failure(), Some(Failure::VersionMismatch));
+    assert_eq!(versioned.put_if(Version(0), 0, &[1]).unwrap().version, Version(1));
+}
+
+#[test]
+fn wait_newer_than_returns_when_version_comes() {
+    // If this broke, a follower would poll, or sleep forever.
+    let node = TestNode::start();
+    let client = node.client();
+    let segment = client.allocate("watched", Spec::new(8)).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| segment.get_newer_than(Version(0), ..).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        segment.put(0, &7u64.to_le_bytes()).unwrap();
+        assert_eq!(&waits.join().unwrap()[..], &7u64.to_le_bytes());
+    });
+    let impatient = node.short_timeout_client();
+    let waited = impatient.open("watched").unwrap().wait_newer_than(Version(1)).unwrap_err();
+    assert_eq!(waited.failure(), Some(Failure::TimedOut));
+}
+
+#[test]
+fn lock_excludes_expires_with_lease_and_fences_late_puts() {
+    // If this broke, two holders could write at the same time, or a dead holder would block every client.
+    let node = TestNode::start();
+    let (mine, theirs) = (node.client(), node.short_timeout_client());
+    let segment = mine.allocate("locked", Spec::new(64)).unwrap();
+    let other = theirs.open("locked").unwrap();
+    let held = segment.lock().unwrap();
+    held.put(0, b"mine").unwrap();
+    assert_eq!(&held.get(0..4).unwrap()[..], b"mine");
+    let no_wait = other.lock_with(LockOptions::new().no_wait()).unwrap_err();
+    assert_eq!(no_wait.failure(), Some(Failure::Locked));
+    assert_eq!(other.lock().unwrap_err().failure(), Some(Failure::TimedOut));
+    assert_eq!(other.put(0, b"they").unwrap_err().failure(), Some(Failure::TimedOut));
+    assert_eq!(other.get(0..4).unwrap_err().failure(), Some(Failure::TimedOut), "strict gets exclude writers");
+    held.unlock().unwrap();
+    assert_eq!(&other.get(0..4).unwrap()[..], b"mine");
+    let short = segment.lock_with(LockOptions::new().lease(Duration::from_millis(5))).unwrap();
+    let next = loop {
+        if let Ok(next) = other.lock() {
+            break next;
+        }
+    };
+    assert!(next.token() > short.token());
+    assert_eq!(short.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+    next.put(0, b"next").unwrap();
+    drop(theirs);
+    drop((next, other));
+    // A second lock of one client waits in the lock queue like any other and is granted when the first one is
+    // released.
+    let again = node.short_timeout_client().open("locked").unwrap();
+    let first = again.lock().unwrap();
+    let at_once = again.lock_with(LockOptions::new().no_wait()).unwrap_err();
+    assert_eq!(at_once.failure(), Some(Failure::Locked));
+    let second = again.lock().unwrap_err();
+    assert_eq!((second.failure(), second.is_indeterminate()), (Some(Failure::TimedOut), false));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            loop {
+                if let Ok(held) = again.lock() {
+                    break held.token();
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        let token = first.token();
+        first.unlock().unwrap();
+        assert!(waits.join().unwrap() > token);
+    });
+    let both = [0, 1].map(|_| segment.lock_with(LockOptions::new().shared()).unwrap());
+    assert_ne!(both[0].token(), both[1].token());
+    for refused in [both[0].put(0, b"no").map(drop), both[1].fetch_add(0, 1).map(drop)] {
+        assert_eq!(refused.unwrap_err().failure(), Some(Failure::SharedLock));
+    }
+    let [shared, _] = both;
+    segment.break_lock().unwrap();
+    assert_eq!(shared.put(0, b"no").unwrap_err().failure(), Some(Failure::LockLost));
+}

@@ -1,0 +1,209 @@
+//! Tests of `api/tables/table.rs`.
+
+use crate::testing::{TestNode, block_on};
+use crate::*;
+use crate::{Model, TypedTable};
+use std::time::Duration;
+
+const MODELS: [Model; 5] = [Model::Null, Model::Read, Model::Write, Model::Strict, Model::Temporal(1000)];
+
+#[test]
+fn rows_have_versions_of_their_own_on_every_path() {
+    // If this broke, a put of one row would refuse a conditional put of another, or be read as another row.
+    let node = TestNode::start();
+    let (local, remote) = (node.local_read_client(), node.client());
+    for (index, model) in MODELS.into_iter().enumerate() {
+        let name = format!("table-{index}");
+        let here = Table::allocate(&local, &name, Spec::table(50, 100).model(model)).unwrap();
+        let there = Table::open(&remote, &name).unwrap();
+        assert_eq!((there.rows(), there.row_bytes()), (50, 104));
+        let first = there.put(7, 0, &[7; 104]).unwrap();
+        let second = here.put(8, 3, &[8; 9]).unwrap();
+        assert_eq!((first.version, second.version), (Version(1), Version(1)));
+        let again = there.put_if(7, first.version, 100, b"7777").unwrap();
+        assert_eq!(again.version, Version(2), "{model:?}");
+        let late = here.put_if(7, first.version, 0, b"late").unwrap_err();
+        assert_eq!((late.failure(), late.is_indeterminate()), (Some(Failure::VersionMismatch), false));
+        assert_eq!(late.version(), Some(Version(2)), "{late}");
+        for table in [&here, &there] {
+            let (seven, eight, nine) = (table.get(7).unwrap(), table.get(8).unwrap(), table.get(9).unwrap());
+            assert_eq!((seven.stamp(), eight.stamp(), nine.version()), (again, second, Version(0)), "{model:?}");
+            assert_eq!((&seven[..100], &seven[100..]), (&[7; 100][..], &b"7777"[..]));
+            assert_eq!((&eight[..3], &eight[3..12], &eight[12..]), (&[0; 3][..], &[8; 9][..], &[0; 92][..]));
+            assert!(nine.iter().all(|&byte| byte == 0));
+            let mut part = [0; 6];
+            assert_eq!(table.get_into(7, 98, &mut part).unwrap(), again);
+            assert_eq!(&part, b"\x07\x077777");
+        }
+        there.release().unwrap();
+        assert_eq!(here.get(7).unwrap_err().failure(), Some(Failure::NotFound), "{model:?}");
+    }
+}
+
+#[test]
+fn calls_outside_of_one_row_are_refused() {
+    // If this broke, a call would change two rows under one version, or memory behind the table.
+    let node = TestNode::start();
+    let (client, local) = (node.client(), node.local_read_client());
+    let table = Table::allocate(&client, "table", Spec::table(4, 16)).unwrap();
+    let of = |error: Error| error.failure();
+    assert_eq!(of(table.get(4).unwrap_err()), Some(Failure::OutOfRange));
+    assert_eq!(of(table.put(0, 9, &[0; 8]).unwrap_err()), Some(Failure::OutOfRange));
+    assert_eq!(of(table.fetch_add(3, 16, 1).unwrap_err()), Some(Failure::OutOfRange));
+    assert_eq!(of(table.fetch_add(3, 4, 1).unwrap_err()), Some(Failure::Unaligned));
+    // The daemon checks as well, since clients may not.
+    for raw in [client.open("table").unwrap(), local.open("table").unwrap()] {
+        assert_eq!(of(raw.get(8..24).unwrap_err()), Some(Failure::OutOfRange));
+        assert_eq!(of(raw.put(8, &[1; 16]).unwrap_err()), Some(Failure::OutOfRange));
+        assert_eq!(of(raw.put(8, &[1; 400]).unwrap_err()), Some(Failure::OutOfRange));
+        assert_eq!(of(raw.put_many(&[(0, b"a"), (16, b"b")]).unwrap_err()), Some(Failure::OutOfRange));
+        assert_eq!(of(raw.get_many(&[0..1, 16..17]).unwrap_err()), Some(Failure::OutOfRange));
+        let of_a_table = raw.wait_newer_than(Version(0)).unwrap_err();
+        assert!(of_a_table.to_string().contains("Table::wait_newer_than"), "{of_a_table}");
+        assert_eq!(of(of_a_table), Some(Failure::Unsupported));
+        // Several ranges of one row are one version.
+        let put = raw.put_many(&[(16, b"ab"), (30, b"yz")]).unwrap();
+        let values = raw.get_many(&[16..18, 30..32]).unwrap();
+        assert_eq!((&values[0][..], &values[1][..], values[0].stamp()), (&b"ab"[..], &b"yz"[..], put));
+    }
+    assert!((0..4).filter(|&row| table.get(row).unwrap().version() > Version(0)).eq([1]));
+    let plain = client.allocate("plain", Spec::new(16)).unwrap();
+    assert_eq!(of(Table::new(plain).unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(Table::allocate(&client, "other", Spec::new(8)).unwrap_err()), Some(Failure::Unsupported));
+}
+
+#[test]
+fn row_atomics_count_by_row_and_no_update_is_lost() {
+    // If this broke, a counter in a table would lose increments.
+    let node = TestNode::start();
+    let client = node.client();
+    let table: TypedTable<[u64; 3]> = TypedTable::allocate(&client, "counters", 10).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let table = TypedTable::<[u64; 3]>::open(&node.local_read_client(), "counters").unwrap();
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    table.table().fetch_add(3, 8, 2).unwrap();
+                    table.update(3, |[first, ..]| *first += 1).unwrap();
+                    table.update(4, |[.., last]| *last += 1).unwrap();
+                }
+            });
+        }
+    });
+    let (three, four) = (table.get(3).unwrap(), table.get(4).unwrap());
+    assert_eq!((three.value, three.stamp.version), ([400, 800, 0], Version(800)));
+    assert_eq!((four.value, four.stamp.version), ([0, 0, 400], Version(400)));
+    let lost = table.table().compare_swap(4, 16, 1, 2).unwrap();
+    assert_eq!((lost.before, lost.stamp.version), (400, Version(400)));
+    assert_eq!(table.table().swap(4, 16, 9).unwrap().before, 400);
+    // A condition that does not hold leaves the row and its version as they are.
+    let raised = [table.table().fetch_max(4, 16, 12).unwrap(), table.table().fetch_max(4, 16, 11).unwrap()];
+    assert_eq!(raised.map(|raised| (raised.before, raised.stamp.version.0)), [(9, 402), (12, 402)]);
+    let taken = [table.table().checked_sub(4, 16, 10).unwrap(), table.table().checked_sub(4, 16, 10).unwrap()];
+    assert_eq!(taken.map(|taken| (taken.before, taken.stamp.version.0)), [(12, 403), (2, 403)]);
+    assert_eq!(table.get(3).unwrap().stamp.version, Version(800));
+}
+
+#[test]
+fn wait_for_a_row_ends_with_its_put_and_no_other() {
+    // If this broke, a watcher would poll, miss the change of its row, or wake for the change of another.
+    let node = TestNode::start();
+    let (writer, watcher) = (node.client(), node.client());
+    let table = Table::allocate(&writer, "watched", Spec::table(8, 16)).unwrap();
+    let there = Table::open(&watcher, "watched").unwrap();
+    let hasty = Table::new(there.segment().with_timeout(Duration::from_millis(30))).unwrap();
+    table.put(3, 0, b"first").unwrap();
+    assert_eq!(there.wait_newer_than(3, Version(0)).unwrap().version, Version(1), "it is there already");
+    let (tasks, woken) = (aio::Segment::from(there.segment()), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            woken.wait();
+            let table = aio::Table::new(tasks).unwrap();
+            block_on(async {
+                // One wait of each row but 3, and several of row 3.
+                let rows = [0, 1, 2, 3, 3, 3, 4].map(|row| table.wait_newer_than(row, Version(u64::from(row == 3))));
+                let mut stamps = Vec::new();
+                for wait in rows {
+                    stamps.push(wait.await.unwrap().version);
+                }
+                stamps
+            })
+        });
+        woken.wait();
+        for row in [5, 6, 7] {
+            table.put(row, 0, b"another").unwrap();
+            assert_eq!(hasty.wait_newer_than(4, Version(0)).unwrap_err().failure(), Some(Failure::TimedOut));
+        }
+        for row in [4, 3, 2, 1, 0] {
+            table.fetch_add(row, 8, 1).unwrap();
+        }
+        assert_eq!(waits.join().unwrap(), [1, 1, 1, 2, 2, 2, 1].map(Version));
+    });
+    assert_eq!(there.wait_newer_than(8, Version(0)).unwrap_err().failure(), Some(Failure::OutOfRange));
+    let late = table.clone();
+    let waits = std::thread::spawn(move || there.wait_newer_than(3, Version(99)));
+    late.release().unwrap();
+    assert_eq!(waits.join().unwrap().unwrap_err().failure(), Some(Failure::NotFound));
+}
+
+#[test]
+fn lock_of_the_table_excludes_puts_of_its_rows() {
+    // If this broke, a holder of the table's lock would see rows change.
+    let node = TestNode::start();
+    let (mine, theirs) = (node.client(), node.short_timeout_client());
+    let table = Table::allocate(&mine, "locked", Spec::table(4, 16)).unwrap();
+    let other = Table::open(&theirs, "locked").unwrap();
+    let held = table.segment().lock().unwrap();
+    assert_eq!(other.put(1, 0, b"they").unwrap_err().failure(), Some(Failure::TimedOut));
+    assert_eq!(other.get(1).unwrap_err().failure(), Some(Failure::TimedOut));
+    held.put(16, b"mine").unwrap();
+    held.unlock().unwrap();
+    assert_eq!(&other.get(1).unwrap()[..4], b"mine");
+    assert_eq!(other.put(1, 0, b"they").unwrap().version, Version(2));
+}
+
+#[test]
+fn readers_of_a_row_see_whole_values_beside_its_writer() {
+    // If this broke, a reader would act on a torn row.
+    let node = TestNode::start();
+    let (local, remote) = (node.local_read_client(), node.client());
+    let here = Table::allocate(&local, "beside", Spec::table(3, 192)).unwrap();
+    let there = Table::open(&remote, "beside").unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for turn in 0..5_000u32 {
+                there.put(1, 0, &[turn as u8; 192]).unwrap();
+                there.put(2, 0, &[!turn as u8; 192]).unwrap();
+            }
+        });
+        let (mut last, mut steps) = (Version(0), 0);
+        while !writer.is_finished() {
+            let value = here.get(1).unwrap();
+            assert!(value.iter().all(|byte| *byte == value[0]), "two values in one");
+            assert!(value.version() >= last, "time ran backwards");
+            steps += u64::from(value.version() > last);
+            last = value.version();
+        }
+        assert!(steps > 0, "nothing was seen to change");
+    });
+}
+
+#[test]
+fn async_table_reads_rows_of_blocking_table() {
+    // If this broke, a row would depend on its reader.
+    let node = TestNode::start();
+    let (threads, tasks) = (node.client(), node.client().aio().unwrap());
+    let table = Table::allocate(&threads, "table", Spec::table(10, 32)).unwrap();
+    block_on(async {
+        let same = aio::Table::open(&tasks, "table").await.unwrap();
+        let put = same.put(3, 8, b"task").await.unwrap();
+        assert_eq!((table.get(3).unwrap().stamp(), &table.get(3).unwrap()[8..12]), (put, &b"task"[..]));
+        assert_eq!(same.put_if(3, put.version, 0, b"x").await.unwrap().version, Version(2));
+        assert_eq!(same.fetch_add(4, 0, 5).await.unwrap().before, 0);
+        let typed = aio::TypedTable::<u64>::new(same).unwrap();
+        assert_eq!(typed.update(4, |word| *word += 1).await.unwrap().value, 6);
+        let own = aio::TypedTable::<u32>::allocate(&tasks, "own", 5).await.unwrap();
+        own.put(4, &9).await.unwrap();
+        assert_eq!(*TypedTable::<u32>::open(&threads, "own").unwrap().get(4).unwrap(), 9);
+    });
+}
