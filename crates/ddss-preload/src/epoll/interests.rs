@@ -148,6 +148,7 @@ impl Interests {
         for index in 0..self.items.len() as u32 {
             let item = self.items[index as usize];
             if let Some(endpoint) = item.endpoint().filter(|_| item.is_librarys) {
+                endpoint.watch();
                 self.point_bell(self.descriptor, MODIFY, index, &endpoint);
                 self.rouse(index, &endpoint);
             }
@@ -167,6 +168,7 @@ impl Interests {
             if !item.is_due(endpoint.ready()) {
                 endpoint.silence_set();
                 endpoint.rest(item.wants_space(endpoint.ready()));
+                endpoint.look_for_stall();
             }
             item.is_awake = item.is_due(endpoint.ready());
             if item.is_awake {
@@ -281,6 +283,9 @@ impl Interests {
         let item = &mut self.items[index as usize];
         item.is_librarys = true;
         endpoint.register();
+        if self.is_watched {
+            endpoint.watch();
+        }
         item.has_edge = true;
         let (token, wanted) = (token(index, item), item.wanted_kernel_events(endpoint));
         item.kernel_events = wanted;

@@ -72,7 +72,7 @@ impl Item {
         if endpoint.is_off_tcp() {
             return IN | END | EDGE | self.events & PRIORITY;
         }
-        if self.is_spent {
+        if self.is_spent || self.is_parked {
             return EDGE;
         }
         let out = if endpoint.writes_to_tcp() { self.events & OUT } else { 0 };

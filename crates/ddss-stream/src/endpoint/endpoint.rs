@@ -107,6 +107,7 @@ impl Endpoint {
         local.full_progress.store(u64::MAX, Ordering::Relaxed);
         local.seen_tail.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);
+        local.is_watched.store(0, Ordering::Relaxed);
         local.low_water.store(0, Ordering::Relaxed);
         local.is_off_tcp.store(0, Ordering::Relaxed);
         let generation = shared.generation.fetch_add(1, Ordering::AcqRel).wrapping_add(1);

@@ -22,7 +22,7 @@ impl Endpoint {
     pub fn writes_to_tcp(&self) -> bool {
         let Some(link) = self.local().link() else { return true };
         match link.own().writer.phase.load(Ordering::Relaxed) {
-            0 => !Self::is_attached(link) || self.has_to_use_tcp(link),
+            0 => !Self::is_attached(link) || self.has_to_use_tcp(link) || !link.outgoing().is_followed(0),
             phase => !is_of_ring(phase),
         }
     }
@@ -62,7 +62,11 @@ impl Endpoint {
 
     #[inline(never)]
     fn change_phase(&self, link: Link, phase: u32) -> bool {
-        let outgoing = link.outgoing();
+        let (writer, outgoing) = (&link.own().writer, link.outgoing());
+        if writer.is_sending.load(Ordering::Relaxed) != 0 {
+            // Nobody knows how many bytes a process sent that was killed meanwhile: this phase of TCP cannot end.
+            writer.stays_on_tcp.store(1, Ordering::Relaxed);
+        }
         if phase != 0 && !outgoing.is_begun(phase) {
             // A process that was killed here had changed the own phase only.
             self.publish_phase(link, phase);
@@ -86,6 +90,10 @@ impl Endpoint {
     fn begin_phase(&self, link: Link, phase: u32) {
         link.own().writer.phase.store(phase, Ordering::Relaxed);
         self.publish_phase(link, phase);
+        if !is_of_ring(phase) {
+            // Waiters have to ask the kernel for space from now on.
+            self.ring_own();
+        }
     }
 
     fn publish_phase(&self, link: Link, phase: u32) {
@@ -136,10 +144,11 @@ impl Endpoint {
     /// Returns true if a ring with too little space has to be left: its reader waits for space itself, or has stopped.
     pub(super) fn is_stalled(&self, link: Link) -> bool {
         let is_peer_full = || self.filled(link).is_ok_and(|span| span.bytes > RING_BYTES - WRITABLE_BYTES);
-        if link.incoming().is_writer_resting() && is_peer_full() {
+        let local = self.local();
+        if local.is_watched.load(Ordering::Relaxed) != 0 || link.incoming().is_writer_resting() && is_peer_full() {
             return true;
         }
-        let (local, progress, now) = (self.local(), link.outgoing().progress(), now_ms());
+        let (progress, now) = (link.outgoing().progress(), now_ms());
         if local.full_progress.swap(progress, Ordering::Relaxed) != progress {
             local.full_since.store(now, Ordering::Relaxed);
         }
@@ -149,20 +158,23 @@ impl Endpoint {
     /// Goes on by TCP if the ring still has too little space. False: another thread writes.
     pub(super) fn leave_full_ring(&self, link: Link) -> bool {
         let writer = &link.own().writer;
-        let Some(lock) = ThreadLock::take_free(&writer.lock) else { return false };
+        let Some(_lock) = ThreadLock::take_free(&writer.lock) else { return false };
         let phase = writer.phase.load(Ordering::Relaxed);
         let is_full = self.space(link).is_ok_and(|span| span.bytes < WRITABLE_BYTES);
         if is_of_ring(phase) && is_full {
             self.begin_phase(link, phase.wrapping_add(1));
-            drop(lock);
-            // Waiters have to ask the kernel for space from now on.
-            self.ring_own();
         }
         true
     }
 
+    /// Leaves a full ring at once from now on: the program waits for the set of this stream from outside, where no thread looks whether
+    /// the reader has stopped.
+    pub fn watch(&self) {
+        self.local().is_watched.store(1, Ordering::Relaxed);
+    }
+
     /// Looks whether the program waits for space in a ring whose reader has stopped. Returns true if a later look may find that.
-    pub(super) fn look_for_stall(&self) -> bool {
+    pub fn look_for_stall(&self) -> bool {
         let Some(link) = self.local().link().filter(|_| self.is_shared()) else { return false };
         let asks = self.local().asks_space.load(Ordering::Relaxed) != 0;
         if !asks || self.writes_to_tcp() || self.has_ring_space(link) {

@@ -36,6 +36,8 @@ pub(crate) struct OwnReader {
     pub(crate) phase: AtomicU32,
     /// Bytes taken from TCP.
     pub(crate) tcp_read: AtomicU64,
+    /// 1 while a process takes bytes from TCP that it has yet to count.
+    pub(crate) is_receiving: AtomicU32,
 }
 
 /// State of the writing direction of this end.
@@ -54,6 +56,8 @@ pub(crate) struct OwnWriter {
     pub(crate) stays_on_tcp: AtomicU32,
     /// Bytes given to TCP.
     pub(crate) tcp_written: AtomicU64,
+    /// 1 while a process gives bytes to TCP that it has yet to count.
+    pub(crate) is_sending: AtomicU32,
 }
 
 /// State of one end that its processes rely on. They inherit the page by `fork`, or by its descriptor; the peer never gets it.

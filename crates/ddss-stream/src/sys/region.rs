@@ -65,6 +65,8 @@ pub(crate) struct Local {
     pub(crate) seen_tail: AtomicU64,
     /// Sets of `epoll` that keep an interest in the stream.
     pub(crate) registrations: AtomicU32,
+    /// 1 once a set waits for the stream that the program waits for from outside: no thread of the library looks there.
+    pub(crate) is_watched: AtomicU32,
     /// Bytes that a wait of the program asks for (`SO_RCVLOWAT`), less one.
     pub(crate) low_water: AtomicU32,
 }
