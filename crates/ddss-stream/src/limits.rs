@@ -22,7 +22,7 @@ pub const LOOK_CALLS: u32 = 64;
 pub const PROBE_WRITES: u32 = 64;
 /// Parts of one vectored call; a longer list is carried out in part, as the kernel may do.
 pub const PARTS_MAX: usize = 1024;
-/// Parts that one system call on TCP gets.
+/// Parts for which a call on TCP needs little of the stack.
 pub const TCP_PARTS: usize = 16;
 /// Search for a free port from which ports count as scarce.
 pub const SLOW_BIND: Duration = Duration::from_millis(1);

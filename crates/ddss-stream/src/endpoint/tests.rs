@@ -13,6 +13,7 @@ use super::wait::Want;
 use crate::limits::{LINK_BYTES, RING_BYTES};
 use crate::stream::{Listener, Stream, Transport};
 use crate::sys::{self, Descriptor, Link};
+use crate::thread_lock::ThreadLock;
 
 /// Returns both ends of a stream after so many round trips that both use their rings.
 fn pair() -> (Stream, Stream) {
@@ -296,6 +297,82 @@ fn bytes_past_the_library_reset_the_stream() {
     assert_eq!(connector.read(&mut room).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(connector.reason(), crate::Reason::Bypassed);
     assert!(connector.write(b"x").is_err());
+}
+
+#[test]
+fn bytes_that_another_thread_reads_are_no_bypass() {
+    // If this broke, a thread in `poll` would reset a stream whose bytes by TCP another thread has just taken.
+    let (mut connector, mut acceptor) = pair();
+    acceptor.write_all(b"x").unwrap();
+    connector.read_exact(&mut [0]).unwrap();
+    assert!(connector.endpoint().is_off_tcp());
+    assert_eq!(sys::kernel_send(descriptor(&acceptor).0, b"late"), 4);
+    let socket = descriptor(&connector);
+    rustix::event::poll(&mut [PollFd::new(&socket, PollFlags::IN)], None).unwrap();
+    let lock = ThreadLock::take(&link(&connector).own().reader.lock).unwrap();
+    connector.endpoint().check_bypass(descriptor(&connector));
+    assert_eq!(connector.reason(), crate::Reason::SharedMemory);
+    drop(lock);
+    connector.endpoint().check_bypass(descriptor(&connector));
+    assert_eq!(connector.reason(), crate::Reason::Bypassed);
+}
+
+#[test]
+fn peer_in_a_wrong_phase_is_no_space() {
+    // If this broke, a peer could make a blocked write spin for ever, whatever its timeout.
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut connector = Stream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut acceptor, _) = listener.accept().unwrap();
+    for piece in 0..3u8 {
+        connector.write_all(&[piece]).unwrap();
+        acceptor.read_exact(&mut [0]).unwrap();
+    }
+    acceptor.write_all(&[0]).unwrap();
+    connector.read_exact(&mut [0]).unwrap();
+    assert!(connector.endpoint().is_shared() && !acceptor.endpoint().writes_to_tcp());
+    link(&acceptor).outgoing().follow(8);
+    acceptor.set_nonblocking(true).unwrap();
+    while acceptor.write(&[5; 10_000]).is_ok() {}
+    assert_eq!(acceptor.endpoint().ready().bits, 0);
+}
+
+/// Makes the next bytes of an end go by TCP, behind a full ring.
+fn leave_full_ring(end: &mut Stream) {
+    end.set_nonblocking(true).unwrap();
+    while end.write(&[5; 1000]).is_ok() {}
+    end.set_nonblocking(false).unwrap();
+    assert!(end.endpoint().leave_full_ring(link(end)) && end.endpoint().writes_to_tcp());
+}
+
+#[test]
+fn process_killed_while_it_sends_or_receives_moves_no_byte() {
+    // If this broke, a process that shares the end with a killed one would wait for ever, or would read bytes in a wrong order.
+    let (connector, mut acceptor) = pair();
+    let timeout = Some(Duration::from_secs(20));
+    rustix::net::sockopt::set_socket_timeout(&connector, rustix::net::sockopt::Timeout::Recv, timeout).unwrap();
+    let expect = |expected: &[u8]| {
+        let mut found = vec![0; expected.len()];
+        (&connector).read_exact(&mut found).unwrap();
+        assert!(found == expected, "{expected:?}");
+    };
+    leave_full_ring(&mut acceptor);
+    acceptor.write_all(b"xlostkept").unwrap();
+    expect(&[5; RING_BYTES]);
+    expect(b"x");
+    link(&connector).own().reader.is_receiving.store(1, Ordering::Relaxed);
+    assert_eq!(sys::kernel_receive(descriptor(&connector).0, &mut [0; 4]), 4);
+    acceptor.write_all(b"ring").unwrap();
+    assert!(!acceptor.endpoint().writes_to_tcp());
+    expect(b"keptring");
+
+    leave_full_ring(&mut acceptor);
+    link(&acceptor).own().writer.is_sending.store(1, Ordering::Relaxed);
+    assert_eq!(sys::kernel_send(descriptor(&acceptor).0, b"sent"), 4);
+    acceptor.write_all(b"more").unwrap();
+    expect(&[5; RING_BYTES]);
+    expect(b"s");
+    acceptor.write_all(b"last").unwrap();
+    expect(b"entmorelast");
 }
 
 /// Returns the bytes of the common memory that this process has mapped and touched.

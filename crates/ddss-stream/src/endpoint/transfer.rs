@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
-use crate::cursors::is_of_ring;
+use crate::cursors::{Span, is_of_ring};
 use crate::limits::{PHASES_MAX, PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor, Hidden, Link, UserMemory};
@@ -139,6 +139,13 @@ impl Endpoint {
         wakes_writer: &mut bool,
     ) -> Result<usize, Errno> {
         let (reader, incoming) = (&link.own().reader, link.incoming());
+        if reader.is_receiving.load(Ordering::Relaxed) != 0 {
+            // A process that was killed took bytes that it did not count: the kernel did.
+            let taken = sys::bytes_read(socket).ok_or(Errno::CONNRESET)?;
+            reader.tcp_read.store(taken, Ordering::Relaxed);
+            incoming.take_tcp(taken);
+            reader.is_receiving.store(0, Ordering::Relaxed);
+        }
         let mut done = 0;
         for _ in 0..PHASES_MAX {
             let phase = reader.phase.load(Ordering::Relaxed);
@@ -163,7 +170,10 @@ impl Endpoint {
                     break;
                 }
             }
-            if flags & libc::MSG_PEEK != 0 && done > 0 || offset + done >= to.bytes() {
+            if flags & libc::MSG_PEEK != 0 && done > 0 {
+                return Ok(done + self.peek_next_phase(socket, link, to, done, flags).unwrap_or(0));
+            }
+            if offset + done >= to.bytes() {
                 break;
             }
             let position = if is_of_ring(phase) { &reader.head } else { &reader.tcp_read };
@@ -175,6 +185,40 @@ impl Endpoint {
             incoming.follow(next);
         }
         if done > 0 { Ok(done) } else { Err(Errno::AGAIN) }
+    }
+
+    /// Peeks behind the `done` bytes of a phase if it ends with them: programs wait for a whole header that way.
+    fn peek_next_phase(
+        &self,
+        socket: Descriptor,
+        link: Link,
+        to: &UserMemory<'_>,
+        done: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let (reader, incoming) = (&link.own().reader, link.incoming());
+        let (head, tcp_read) = (reader.head.load(Ordering::Relaxed), reader.tcp_read.load(Ordering::Relaxed));
+        let phase = reader.phase.load(Ordering::Relaxed);
+        let (next, position) = (phase.wrapping_add(1), if is_of_ring(phase) { head } else { tcp_read });
+        let room = to.bytes() - done;
+        if room == 0 || incoming.end(phase) != Some(position.wrapping_add(done as u64)) {
+            return Ok(0);
+        }
+        if is_of_ring(next) {
+            let span = incoming.filled(head, next, RING_BYTES).map_err(|_| Errno::CONNRESET)?;
+            let span = Span { bytes: span.bytes.min(room), ..span };
+            if flags & libc::MSG_TRUNC == 0 {
+                link.read(link.side() ^ 1, span, to, done)?;
+            }
+            return Ok(span.bytes);
+        }
+        // As in `read_tcp`: how many there are, then whether they belong to this phase.
+        let waiting = rustix::io::ioctl_fionread(socket)?;
+        let bytes = incoming.end(next).map_or(waiting, |end| end.saturating_sub(tcp_read).min(waiting)) as usize;
+        if bytes == 0 || sys::is_at_mark(socket) {
+            return Ok(0);
+        }
+        to.receive(socket.0, done, bytes.min(room), flags & (libc::MSG_PEEK | libc::MSG_TRUNC))
     }
 
     /// Takes bytes from the ring.
@@ -258,17 +302,23 @@ impl Endpoint {
             None => waiting,
         };
         let kept = flags & (libc::MSG_PEEK | libc::MSG_TRUNC);
-        let bytes = if bytes == 0 { 0 } else { to.receive(socket.0, offset, bytes.min(to.bytes() - offset), kept)? };
-        if bytes == 0 {
-            self.latch(Latched::END);
-            return Ok(Taken::End);
-        }
-        if flags & libc::MSG_PEEK == 0 {
-            let taken = before + bytes as u64;
+        let is_taken = flags & libc::MSG_PEEK == 0;
+        reader.is_receiving.store(is_taken.into(), Ordering::Relaxed);
+        let received =
+            if bytes == 0 { Ok(0) } else { to.receive(socket.0, offset, bytes.min(to.bytes() - offset), kept) };
+        let taken = before + received.unwrap_or(0) as u64;
+        if is_taken && taken > before {
             reader.tcp_read.store(taken, Ordering::Relaxed);
             incoming.take_tcp(taken);
         }
-        Ok(Taken::Bytes(bytes))
+        reader.is_receiving.store(0, Ordering::Relaxed);
+        match received? {
+            0 => {
+                self.latch(Latched::END);
+                Ok(Taken::End)
+            }
+            bytes => Ok(Taken::Bytes(bytes)),
+        }
     }
 
     /// Asks TCP whether the connection has ended. `AGAIN`: it has not.
@@ -315,7 +365,10 @@ impl Endpoint {
 
     /// Looks for TCP bytes that a call of the peer sent past its library, after the kernel said that there are some.
     pub fn check_bypass(&self, socket: Descriptor) {
-        if let Some(link) = self.local().link().filter(|_| self.is_off_tcp()) {
+        let Some(link) = self.local().link() else { return };
+        // A thread that reads looks itself, and changes the phase that the bytes belong to.
+        let lock = ThreadLock::take_free(&link.own().reader.lock);
+        if lock.is_some() && self.is_off_tcp() {
             // The result is in the latched conditions.
             let _ = self.look_at_tcp(socket, link);
         }
@@ -330,9 +383,11 @@ impl Endpoint {
         let rings = {
             let _lock = ThreadLock::take(&own.writer.lock)?;
             if !self.choose_ring(link) {
-                let bytes = from.send(socket.0, offset, flags & libc::MSG_MORE)?;
-                own.writer.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
-                return Ok(bytes);
+                own.writer.is_sending.store(1, Ordering::Relaxed);
+                let sent = from.send(socket.0, offset, flags & libc::MSG_MORE);
+                own.writer.tcp_written.fetch_add(sent.unwrap_or(0) as u64, Ordering::Relaxed);
+                own.writer.is_sending.store(0, Ordering::Relaxed);
+                return sent;
             }
             let mut span = self.space(link).map_err(|_| Errno::CONNRESET)?;
             span.bytes = span.bytes.min(from.bytes() - offset);

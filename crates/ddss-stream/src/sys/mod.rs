@@ -17,7 +17,7 @@ pub use guarded_copy::{load, resume_address, store};
 pub(crate) use link::{Link, Side};
 pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};
 pub use region::{SLOTS, init, registry_descriptor};
-pub(crate) use send_queue::{set_unsent_max, unacknowledged_bytes};
+pub(crate) use send_queue::{bytes_read, set_unsent_max, unacknowledged_bytes};
 pub(crate) use signal::{interrupts_calls, poll};
 pub use user_memory::UserMemory;
 pub(crate) use user_memory::{kernel_receive, kernel_send, with_bytes, with_room};

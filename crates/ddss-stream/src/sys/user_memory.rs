@@ -108,30 +108,48 @@ impl<'a> UserMemory<'a> {
         if done == bytes { Ok(()) } else { Err(Errno::FAULT) }
     }
 
-    /// Copies the list, cut to `bytes` bytes from `offset` on, for one system call.
-    fn cut(&self, offset: usize, bytes: usize) -> Result<([iovec; TCP_PARTS], usize), Errno> {
-        let mut list = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; TCP_PARTS];
+    /// Passes the list, cut to `bytes` bytes from `offset` on, to one system call: a call that stops before the last part would tell the
+    /// program that nothing is left.
+    fn call(
+        &self,
+        offset: usize,
+        bytes: usize,
+        call: impl FnOnce(&mut [iovec]) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if self.count() <= TCP_PARTS {
+            self.call_with::<TCP_PARTS>(offset, bytes, call)
+        } else {
+            self.call_with::<PARTS_MAX>(offset, bytes, call)
+        }
+    }
+
+    #[inline(never)]
+    fn call_with<const PARTS: usize>(
+        &self,
+        offset: usize,
+        bytes: usize,
+        call: impl FnOnce(&mut [iovec]) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let mut list = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS];
         let mut count = 0;
         self.each_part(offset, bytes, |_, part, length| {
-            if count < TCP_PARTS {
-                list[count] = iovec { iov_base: part.cast(), iov_len: length };
-                count += 1;
-            }
+            list[count] = iovec { iov_base: part.cast(), iov_len: length };
+            count += 1;
             Ok(())
         })?;
-        Ok((list, count))
+        call(&mut list[..count])
     }
 
     /// Receives from a TCP socket without waiting, at most `bytes` bytes.
     pub(crate) fn receive(&self, socket: RawFd, offset: usize, bytes: usize, flags: i32) -> Result<usize, Errno> {
-        let (mut list, count) = self.cut(offset, bytes)?;
-        message_call(libc::SYS_recvmsg, socket, &mut list[..count], flags | libc::MSG_DONTWAIT)
+        self.call(offset, bytes, |parts| message_call(libc::SYS_recvmsg, socket, parts, flags | libc::MSG_DONTWAIT))
     }
 
     /// Sends to a TCP socket without waiting.
     pub(crate) fn send(&self, socket: RawFd, offset: usize, flags: i32) -> Result<usize, Errno> {
-        let (mut list, count) = self.cut(offset, self.bytes.saturating_sub(offset))?;
-        message_call(libc::SYS_sendmsg, socket, &mut list[..count], flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let bytes = self.bytes.saturating_sub(offset);
+        self.call(offset, bytes, |parts| message_call(libc::SYS_sendmsg, socket, parts, flags))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::waits::run_source;
 
 const LARGE_WRITES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/large_writes.c");
+const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/phase_attacks.c");
 const LATE_REQUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/late_requests.c");
 
 // If this failed, two programs that both write a message before they read would wait for each other for ever.
@@ -33,4 +34,40 @@ fn late_request_for_signals_is_met_for_every_byte() {
 #[test]
 fn late_urgent_data_keeps_its_place() {
     run_source("late_urgent_data_keeps_its_place", LATE_REQUESTS, "urgent");
+}
+
+// If this failed, a program that peeks until a whole header is there would never see it where the ring ends within the header.
+#[test]
+fn peek_sees_the_bytes_of_two_phases() {
+    run_source("peek_sees_the_bytes_of_two_phases", ATTACKS, "peek");
+}
+
+// If this failed, a program would wait for ever for bytes that have come, a part by TCP and the rest by the ring.
+#[test]
+fn low_water_mark_counts_the_bytes_of_two_phases() {
+    run_source("low_water_mark_counts_the_bytes_of_two_phases", ATTACKS, "low");
+}
+
+// If this failed, an event loop inside another one would wait for ever for a peer that does not read yet.
+#[test]
+fn writer_in_a_nested_set_goes_on_by_tcp() {
+    run_source("writer_in_a_nested_set_goes_on_by_tcp", ATTACKS, "nested");
+}
+
+// If this failed, a program would never hear of space in TCP once its peer has asked for signals.
+#[test]
+fn idle_registration_hears_of_space_in_tcp() {
+    run_source("idle_registration_hears_of_space_in_tcp", ATTACKS, "space");
+}
+
+// If this failed, a program that stops reading would spin until its peer has nothing more to send.
+#[test]
+fn removed_registration_does_not_spin() {
+    run_source("removed_registration_does_not_spin", ATTACKS, "sleep");
+}
+
+// If this failed, a short read would tell a program that nothing is left.
+#[test]
+fn read_fills_every_part_of_a_long_list() {
+    run_source("read_fills_every_part_of_a_long_list", ATTACKS, "parts");
 }
