@@ -225,3 +225,20 @@ fn incomplete_notices_are_read_from_the_log() {
         assert_eq!(log_reads(incomplete), 2, "{incomplete:?}");
     }
 }
+
+// If this failed, the driver of an ended space would never sleep again.
+#[test]
+fn ended_space_has_no_deadline() {
+    let mut victim = Victim::new(3);
+    victim.call(1, Request::Lock(1));
+    let notices = Some(vec![Notice { interval: 1, pages: ChangedPages::Exact(vec![PageRange::one(PageId(1))]) }]);
+    victim.receive(1, &Message::LockGrant { lock: 1, time: time([0, 1, 0]), notices });
+    victim.call(2, touch(1, Access::Read));
+    victim.handle(Event::Done { tag: Tag::Claim(0), value: rank(1).home_word() });
+    for tag in [Tag::Line(0), Tag::Page(0)] {
+        victim.handle(Event::Done { tag, value: 0 });
+    }
+    assert!(victim.engine.next_deadline().is_some(), "the version line is old: it is read again");
+    victim.handle(Event::Lost(rank(1)));
+    assert_eq!(victim.engine.next_deadline(), None);
+}

@@ -67,10 +67,10 @@ impl Engine {
         }
     }
 
-    /// Returns the time in microseconds at which [`Event::Tick`] is due.
+    /// Returns the time in microseconds at which [`Event::Tick`] is due. `None` once the space has ended.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        self.state.pages.fetches.next_deadline()
+        self.state.pages.fetches.next_deadline().filter(|_| self.state.failure.is_none())
     }
 
     /// Returns the counters of this rank.
