@@ -4,7 +4,10 @@ use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowErro
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
 use ddss::{Client, Error, Failure, LockOptions, RowGuard, Spec, Table};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Time for which a place that others probe may seem to be taken.
+const PROBE_MAX: Duration = Duration::from_secs(1);
 
 /// Options of [`Membership::join`](crate::Membership::join).
 #[derive(Clone, Copy, Debug)]
@@ -205,20 +208,26 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
 /// Locks the place that was asked for, or the first that is free.
 fn lock_place(table: &Table, name: &str, options: &JoinOptions) -> Result<(Member, RowGuard), JoinError> {
     let lock = LockOptions::new().lease(options.lease).keep_alive();
-    // Members that look whether this place is free hold its lock for a moment.
-    let waiting = lock.timeout(Duration::from_secs(1));
+    // Members that look whether a place is free hold its lock for a moment.
+    let (waiting, end) = (lock.timeout(PROBE_MAX), Instant::now() + PROBE_MAX);
     let is_taken = |error: &Error| matches!(error.failure(), Some(Failure::Locked | Failure::TimedOut));
     let attempts = match options.number {
         Some(number) => vec![(number, waiting)],
         None => (0..options.members).map(|number| (number, lock.no_wait())).collect(),
     };
-    for (number, lock) in attempts {
-        let member = Member(number);
-        match table.lock_row_with(lock_row_of(member, options.members), lock) {
-            Ok(guard) => return Ok((member, guard)),
-            Err(error) if is_taken(&error) => {}
-            Err(error) => return Err(error.into()),
+    loop {
+        for (number, lock) in &attempts {
+            let member = Member(*number);
+            match table.lock_row_with(lock_row_of(member, options.members), *lock) {
+                Ok(guard) => return Ok((member, guard)),
+                Err(error) if is_taken(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        if options.number.is_some() || Instant::now() >= end {
+            break;
+        }
+        std::thread::sleep(PROBE_MAX / 50);
     }
     let group = name.to_owned();
     Err(match options.number {

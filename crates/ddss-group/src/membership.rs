@@ -53,6 +53,25 @@ struct Shared {
 }
 
 impl Shared {
+    fn new() -> Result<Self, rustix::io::Errno> {
+        Ok(Self {
+            suspects: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
+            sleeping: Mutex::new(()),
+            wake: Condvar::new(),
+            has_news: AtomicBool::new(false),
+            news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Tells the caller of news that it can take.
+    fn announce(&self) {
+        // A full counter is as readable as a fresh one. It comes first: the caller reads it only while there is news, and would
+        // leave a later one readable.
+        let _ = rustix::io::write(&self.news, &1_u64.to_ne_bytes());
+        self.has_news.store(true, Ordering::Release);
+    }
+
     fn sleep(&self, span: Duration) {
         let sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
         let is_idle = || !self.has_left.load(Ordering::Acquire) && self.suspects.load(Ordering::Acquire) == 0;
@@ -93,15 +112,7 @@ impl Membership {
     pub fn join(client: &Client, name: &str, options: &JoinOptions) -> Result<Self, JoinError> {
         let place = take_place(client, name, options)?;
         let (sender, changes) = sync_channel(Self::CHANGES_MAX);
-        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Arc::new(Shared {
-            suspects: AtomicU64::new(0),
-            has_left: AtomicBool::new(false),
-            sleeping: Mutex::new(()),
-            wake: Condvar::new(),
-            has_news: AtomicBool::new(false),
-            news,
-        });
+        let shared = Arc::new(Shared::new()?);
         let (ours, members, key) = (place.ours, options.members, place.group.key);
         let watcher = Watcher {
             guard: Some(place.guard),
@@ -217,9 +228,7 @@ impl Watcher {
     /// Reports a change. Returns false if the caller is gone.
     fn report(&self, change: Change) -> bool {
         let is_taken = self.sender.send(change).is_ok();
-        self.shared.has_news.store(true, Ordering::Release);
-        // A full counter is as readable as a fresh one.
-        let _ = rustix::io::write(&self.shared.news, &1_u64.to_ne_bytes());
+        self.shared.announce();
         is_taken
     }
 
@@ -309,5 +318,44 @@ impl Watcher {
         });
         // Without a daemon the lock ends with the session, and an old row behind a free lock names nobody.
         let _ = cleared.and_then(|()| guard.unlock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::sync::Barrier;
+
+    const ROUNDS: usize = 50_000;
+
+    #[test]
+    fn descriptor_is_quiet_once_all_news_are_taken() {
+        // If this broke, a thread that sleeps on the descriptor would never sleep again.
+        let (sender, changes) = sync_channel(1);
+        let (shared, turn) = (Arc::new(Shared::new().unwrap()), Barrier::new(2));
+        let ours = Incarnation { member: Member(0), run: 1 };
+        let membership = Membership { ours, key: [0; 32], members: 2, changes, shared: shared.clone(), thread: None };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    turn.wait();
+                    sender.send(Change::Replaced).unwrap();
+                    shared.announce();
+                    turn.wait();
+                }
+            });
+            let mut readable = 0;
+            for _ in 0..ROUNDS {
+                turn.wait();
+                while membership.next_change().is_none() {}
+                let _ = membership.next_change();
+                turn.wait();
+                let _ = membership.next_change();
+                let mut news = [PollFd::new(&membership.shared.news, PollFlags::IN)];
+                readable += poll(&mut news, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+            }
+            assert_eq!(readable, 0, "of {ROUNDS}");
+        });
     }
 }

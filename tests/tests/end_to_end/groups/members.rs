@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::Client;
+use ddss::{Client, LockOptions, Table};
 use ddss_auth::Context;
 use ddss_group::{Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES};
 use ddss_testkit::Daemon;
@@ -284,4 +284,26 @@ fn joining_a_group_of_another_kind_says_what_to_do() {
     let third = join(&options).unwrap();
     assert_eq!(third.ours().member, Member(1), "a place that was given up is free");
     assert_ne!(third.ours().run, 0);
+}
+
+// If this failed, a process that comes while others look whether a place is free would be told that the group is full.
+#[test]
+fn place_that_another_member_probes_is_free() {
+    if is_child() {
+        return;
+    }
+    let daemon = Daemon::start(1).unwrap();
+    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let options = JoinOptions::new(2, "127.0.0.1:7".parse().unwrap());
+    let _first = Membership::join(&client, NAME, &options).unwrap();
+    // As a member does for a moment that finds the row of a dead one.
+    let table = Table::open(&client, NAME).unwrap();
+    let probe = table.lock_row_with(4, LockOptions::new().lease(Duration::from_secs(10)).keep_alive()).unwrap();
+    let second = std::thread::scope(|scope| {
+        let joining = scope.spawn(|| Membership::join(&client, NAME, &options));
+        std::thread::sleep(Duration::from_millis(100));
+        drop(probe);
+        joining.join().unwrap()
+    });
+    assert_eq!(second.unwrap().ours().member, Member(1));
 }
