@@ -41,8 +41,11 @@ pub enum SpaceError {
         /// Time of the wait.
         waited: Duration,
     },
-    /// The other ranks did not do their part in time. The call may still take effect.
-    #[error("no result within {0:?}: another rank is late, or does not make the call that this one waits for")]
+    /// The other ranks did not do their part in time. The space has ended, for all of them: the call could still take effect
+    /// beside later ones.
+    #[error(
+        "no result within {0:?}, so the space has ended: another rank is late, or does not make the call that this one waits for"
+    )]
     TimedOut(Duration),
     /// The service thread has ended.
     #[error("the service thread of this rank has ended: see the message of its panic")]

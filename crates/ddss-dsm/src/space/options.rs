@@ -49,7 +49,8 @@ impl SpaceOptions {
         self
     }
 
-    /// Sets the deadline of each call, and of the wait for the other ranks. Default: a minute.
+    /// Sets the deadline of each call, and of the wait for the other ranks. A call that passes it ends the space, for all
+    /// ranks. Default: a minute.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -5,7 +5,7 @@ use crate::error::SpaceError;
 use crate::transport::{Call, Command, Reply, Service, ServiceConfig};
 use ddss::Client;
 use ddss_auth::Context;
-use ddss_dsm_core::{Rank, Request, SETTINGS_BYTES, SettingsError};
+use ddss_dsm_core::{Failure, Rank, Request, SETTINGS_BYTES, SettingsError};
 use ddss_group::{JoinError, JoinOptions, Membership, Mesh, NOTE_BYTES};
 use ddss_runtime::{IdleConfig, ProgressThread};
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Release of the messages between ranks.
@@ -186,15 +186,22 @@ impl Space {
     }
 
     fn call(&self, call: Call) -> Result<Reply, SpaceError> {
+        match self.start(call)?.recv_timeout(self.timeout) {
+            Ok(result) => Ok(result?),
+            Err(RecvTimeoutError::Timeout) => {
+                self.start(Call::GiveUp)?;
+                Err(SpaceError::TimedOut(self.timeout))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(SpaceError::Ended),
+        }
+    }
+
+    fn start(&self, call: Call) -> Result<Receiver<Result<Reply, Failure>>, SpaceError> {
         let (reply, result) = channel();
         self.commands.send(Command { call, reply }).map_err(|_| SpaceError::Ended)?;
         // A full counter is as readable as a fresh one.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
-        match result.recv_timeout(self.timeout) {
-            Ok(result) => Ok(result?),
-            Err(RecvTimeoutError::Timeout) => Err(SpaceError::TimedOut(self.timeout)),
-            Err(RecvTimeoutError::Disconnected) => Err(SpaceError::Ended),
-        }
+        Ok(result)
     }
 }
 

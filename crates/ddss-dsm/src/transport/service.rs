@@ -45,6 +45,8 @@ pub(crate) enum Call {
     AwaitLeave,
     /// Tells the peers that this rank leaves.
     Leave,
+    /// Ends the space: a call of this rank has passed its deadline, and could still take effect beside later ones.
+    GiveUp,
 }
 
 /// Result of a call.
@@ -117,6 +119,8 @@ pub(crate) struct Service {
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
     is_ready: bool,
+    /// True once the end of the space has been passed on.
+    has_ended: bool,
     /// True once this rank leaves: others may leave too.
     is_leaving: bool,
     next_tick: Duration,
@@ -150,6 +154,7 @@ impl Service {
             is_completing: false,
             held: Vec::new(),
             is_ready: config.ranks == 1,
+            has_ended: false,
             is_leaving: false,
             next_tick: Duration::ZERO,
             events: Events::new(),
@@ -256,6 +261,9 @@ impl Service {
     }
 
     fn start(&mut self, command: Command) {
+        if matches!(command.call, Call::GiveUp) {
+            return self.lose(self.group.ours());
+        }
         let failure = self.engine.failure();
         if !self.is_ready && failure.is_none() {
             return self.held.push(command);
@@ -265,6 +273,7 @@ impl Service {
         match call {
             Call::Engine(request) => self.call(request, reply, None),
             Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(0)), Err))),
+            Call::GiveUp => {}
             Call::AwaitLeave => {
                 self.is_leaving = true;
                 self.call(Request::Barrier(LEAVE_BARRIER), reply, None);
@@ -321,16 +330,37 @@ impl Service {
     }
 
     fn lose(&mut self, member: Member) {
-        let Some(rank) = Rank::new(usize::from(member.0)) else { return };
-        self.handle(Event::Lost(rank));
+        if let Some(rank) = Rank::new(usize::from(member.0)) {
+            self.handle(Event::Lost(rank));
+        }
+    }
+
+    /// Answers the calls that wait for the other ranks, and disconnects the rank that ended the space: nobody else tells it.
+    fn end(&mut self, failure: Failure) {
+        self.has_ended = true;
         for command in std::mem::take(&mut self.held) {
             self.start(command);
         }
+        if let Failure::Lost(rank) | Failure::Protocol(rank) = failure {
+            self.group.mesh().close(self.fabric.as_mut(), Member(rank.index() as u16));
+        }
+    }
+
+    /// Returns true if a process has come too late into the place of a rank: the space has ended without that rank.
+    fn is_too_late(&self, member: Member) -> bool {
+        let index = usize::from(member.0);
+        self.engine.failure().is_some_and(|failure| {
+            let ended_it = matches!(failure, Failure::Lost(rank) | Failure::Protocol(rank) if rank.index() == index);
+            ended_it || self.peers[index].windows.is_some()
+        })
     }
 
     /// Opens the areas to a peer, and tells it where they are.
     fn hand_over(&mut self, member: Member) {
         let Some(peer) = self.group.peer(member) else { return };
+        if self.is_too_late(member) {
+            return self.group.mesh().close(self.fabric.as_mut(), member);
+        }
         let windows = self.expose(peer);
         let sent = windows.map(|windows| {
             let message = handover::encode(&windows);
@@ -467,9 +497,12 @@ impl Service {
         }
     }
 
-    /// True if there is nothing to post but for peers that have no room.
+    /// Returns true if there is nothing to post but for peers that are not connected.
     fn is_idle(&self) -> bool {
-        self.peers.iter().all(|peer| peer.queue.0.is_empty())
+        let is_connected = |index: usize| self.group.peer(Member(index as u16)).is_some();
+        let waits =
+            |(index, peer): (usize, &Peer)| !peer.queue.0.is_empty() && peer.windows.is_some() && is_connected(index);
+        !self.peers.iter().enumerate().any(waits)
     }
 }
 
@@ -502,6 +535,10 @@ impl ProgressTask for Service {
         let now_us = self.now().as_micros() as u64;
         if self.engine.next_deadline().is_some_and(|due| due <= now_us) {
             self.handle(Event::Tick);
+            worked += 1;
+        }
+        if let Some(failure) = self.engine.failure().filter(|_| !self.has_ended) {
+            self.end(failure);
             worked += 1;
         }
         worked + self.post()

@@ -1,4 +1,5 @@
 //! Groups of processes, and what stands on them.
 
+mod broken_ranks;
 mod members;
 mod shared_pages;
