@@ -375,6 +375,19 @@ fn process_killed_while_it_sends_or_receives_moves_no_byte() {
     expect(b"entmorelast");
 }
 
+#[test]
+fn process_killed_before_it_frees_a_ring_leaves_it_free() {
+    // If this broke, the writer would find its ring full for ever, and would wait before each of its writes.
+    let (connector, mut acceptor) = pair();
+    leave_full_ring(&mut acceptor);
+    acceptor.write_all(b"tcp").unwrap();
+    link(&connector).own().reader.head.fetch_add(RING_BYTES as u64, Ordering::Relaxed);
+    let mut room = [0; 3];
+    (&connector).read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"tcp");
+    assert_eq!(acceptor.endpoint().space(link(&acceptor)).unwrap().bytes, RING_BYTES);
+}
+
 /// Returns the bytes of the common memory that this process has mapped and touched.
 fn resident_bytes(stream: &Stream) -> usize {
     let start = format!("{:x}-", std::ptr::from_ref(link(stream).header()) as usize);

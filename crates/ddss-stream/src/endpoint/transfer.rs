@@ -180,6 +180,10 @@ impl Endpoint {
             if incoming.end(phase).is_none_or(|end| position.load(Ordering::Relaxed) < end) {
                 break;
             }
+            if is_of_ring(phase) {
+                // A process that was killed may have left the ring full for its writer.
+                *wakes_writer |= incoming.consume(reader.head.load(Ordering::Relaxed), true);
+            }
             let next = phase.wrapping_add(1);
             reader.phase.store(next, Ordering::Relaxed);
             incoming.follow(next);
