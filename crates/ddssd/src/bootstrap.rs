@@ -2,7 +2,8 @@
 
 use crate::config::config::Config;
 use crate::control::{
-    Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, has_left, join, shard_address,
+    Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, forget_names_compared, has_left,
+    join, shard_address,
 };
 use crate::shard::event_loop::EventLoop;
 use crate::start_error::StartError;
@@ -74,6 +75,8 @@ impl Bootstrap {
             (None, None) => Identity { node: config.node.0, founder: true },
         };
         if found.is_none() {
+            // The names were compared with another cluster's directory, if its files were removed by hand.
+            forget_names_compared(&config.state_folder).map_err(state)?;
             identity.write(&config.state_folder).map_err(state)?;
         }
         if has_left {

@@ -30,7 +30,9 @@ mod stall;
 pub use runtime::ControlError;
 
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
-pub(crate) use membership::identity::{Identity, are_names_compared, clear_left_mark, delete_cluster_state, has_left};
+pub(crate) use membership::identity::{
+    Identity, are_names_compared, clear_left_mark, delete_cluster_state, forget_names_compared, has_left,
+};
 pub(crate) use membership::incarnation::Incarnation;
 pub(crate) use rpc::addresses::{control_address, shard_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

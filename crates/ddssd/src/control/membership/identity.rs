@@ -44,6 +44,11 @@ pub(in crate::control) fn mark_names_compared(folder: &Path) -> io::Result<()> {
     replace_file_atomically(folder, NAMES_MARK_NAME, b"")
 }
 
+/// Removes that record: the node begins or joins a cluster.
+pub(crate) fn forget_names_compared(folder: &Path) -> io::Result<()> {
+    remove_file_if_present(folder, NAMES_MARK_NAME)
+}
+
 /// File that marks a node that has left its cluster.
 const LEFT_MARK_NAME: &str = "left";
 
