@@ -255,6 +255,9 @@ impl Message {
 
     /// Returns true if the message may have a tail of that length.
     fn allows_tail(&self, bytes: usize) -> bool {
+        if bytes > Self::PUT_BYTES_MAX {
+            return false;
+        }
         let placed = |staged: u64, length: u32| staged.saturating_add(length.into()) <= STAGING_BYTES as u64;
         let table = |ranges: u8| bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
         match *self {
@@ -294,6 +297,23 @@ mod tests {
     use proptest::prelude::*;
 
     const CLOCK: Timestamp = Timestamp(77);
+
+    #[test]
+    fn tail_that_no_buffer_holds_is_refused() {
+        // If this broke, another node could end the daemon with a few bytes more than a put has in its message.
+        let (segment, staged, number) = (SegmentId::new(NodeId(1), 2, 3), Message::NOT_STAGED, 0);
+        let (version, timestamp) = (Version(1), Timestamp(2));
+        let most = Message::PUT_BYTES_MAX as u32;
+        for length in [most, most + 1, most + 24] {
+            let tail = vec![7; length as usize];
+            for message in [
+                Message::Got { step: 1, version, timestamp, length, staged, number },
+                Message::Piece { segment, epoch: 1, offset: 2, length, staged, number },
+            ] {
+                assert_eq!(Message::decode(&message.encode(CLOCK, &tail)).is_ok(), length == most, "{message:?}");
+            }
+        }
+    }
 
     #[test]
     fn message_round_trips() {
