@@ -57,7 +57,7 @@ impl LockOptions {
         self
     }
 
-    /// Sets the lease: 1 µs to 600 s, else the request fails with [`Error::BadArgument`]. After the lease the home
+    /// Sets the lease: 1 µs to 600 s, else the request fails with [`Error::BadArgument`](crate::Error::BadArgument). After the lease the home
     /// grants the lock to the next request and refuses operations under the old one.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -68,7 +68,7 @@ impl LockOptions {
     /// that the lock is free soon after its holder dies or hangs, and a holder that lives keeps it.
     ///
     /// A holder that was stopped for longer than the lease has lost the lock; so has one whose home restarted or moved.
-    /// [`LockGuard::lease_left`] is zero from then on. Each call through the guard is refused with
+    /// [`LockGuard::lease_left`](crate::LockGuard::lease_left) is zero from then on. Each call through the guard is refused with
     /// [`Failure::LockLost`], whether the holder knows of the loss or not.
     ///
     /// ```

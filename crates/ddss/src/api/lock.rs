@@ -16,11 +16,11 @@ impl Segment {
     ///
     /// While the lock is taken, gets of this client proceed. Puts and atomics that change the protected bytes must
     /// go through the [`LockGuard`]. Made through the segment they would wait for their own client, so they fail at
-    /// once with [`Failure::OwnLock`].
+    /// once with [`Failure::OwnLock`](crate::Failure::OwnLock).
     ///
     /// A lock belongs to its [`LockGuard`], not to the client. Threads of one client that exclude each other each
     /// take the lock and wait in the lock queue. A second `lock` by the holder therefore waits for itself, as with
-    /// a mutex. The call fails with [`Failure::TimedOut`] at its deadline, or at once with [`Failure::Locked`]
+    /// a mutex. The call fails with [`Failure::TimedOut`](crate::Failure::TimedOut) at its deadline, or at once with [`Failure::Locked`](crate::Failure::Locked)
     /// under [`LockOptions::no_wait`].
     pub async fn lock(&self) -> Result<LockGuard, Error> {
         self.lock_with(LockOptions::new()).await
@@ -83,7 +83,7 @@ impl LockGuard {
     }
 
     /// Writes bytes if the guard still has the lock. Otherwise the put does nothing and fails with
-    /// [`Failure::LockLost`]; under a shared lock with [`Failure::SharedLock`].
+    /// [`Failure::LockLost`](crate::Failure::LockLost); under a shared lock with [`Failure::SharedLock`](crate::Failure::SharedLock).
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.segment.put_by(self.segment.time(), offset, bytes, self.conditions(None)).await
     }
@@ -144,7 +144,7 @@ impl LockGuard {
     }
 
     /// Extends the lease to its whole length, counted from now. A lock that is lost is not taken again: the call
-    /// fails with [`Failure::LockLost`].
+    /// fails with [`Failure::LockLost`](crate::Failure::LockLost).
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;

@@ -1,6 +1,7 @@
 //! Groups of processes: places, connections and deaths, with real daemons and processes.
 //!
 //! The test is member 0. The others are processes of their own: this program again, with the variable `CHILD` set.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! Page-based shared memory between real processes and daemons.
 //!
 //! The test is rank 0. The others are processes of their own: this program again, with the variable `CHILD` set.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -38,7 +38,7 @@ impl Table {
     /// Takes the lock of a row exclusively, waiting behind other requests for it until this call's deadline.
     ///
     /// While the lock is taken, calls of that row by other clients wait as those of a locked segment do: see
-    /// [`Segment::lock`]. Calls of other rows do not wait. Puts and atomics of the row by this client must go
+    /// [`Segment::lock`](crate::Segment::lock). Calls of other rows do not wait. Puts and atomics of the row by this client must go
     /// through the [`RowGuard`]; made through the table they fail with [`Failure::OwnLock`](crate::Failure::OwnLock).
     ///
     /// A lock of the whole table, which [`Table::segment`] has, and locks of its rows exclude each other, shared ones
