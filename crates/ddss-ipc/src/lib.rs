@@ -68,6 +68,8 @@
 mod client;
 #[cfg(not(loom))]
 mod client_handshake;
+#[cfg(not(loom))]
+mod connection;
 pub mod lock_free;
 #[cfg(loom)]
 #[doc(hidden)]
@@ -95,11 +97,9 @@ pub use client::channel::{Channel, ChannelFull};
 pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, STATUS_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
 pub use server::{
-    Acceptor, AcceptorConfig, ClientEvent, Credentials, IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler,
+    Acceptor, AcceptorConfig, AreaAccess, ClientEvent, IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler,
     ServerCounts, Session, UserLimit,
 };
-#[cfg(not(loom))]
-pub use shm::area_mapping::AreaAccess;
 #[cfg(not(loom))]
 pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
@@ -107,7 +107,7 @@ pub use shm::status_page::{Liveness, StatusReadError, read_all_statuses, read_st
 #[cfg(not(loom))]
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass, WaitMode};
 #[cfg(not(loom))]
-pub use sys::{Access, InheritedSocket, MemoryError, SharedMemory};
+pub use sys::{Access, Credentials, InheritedSocket, MemoryError, SharedMemory};
 #[cfg(not(loom))]
 pub use trace_sampling::{TracedRequest, clock_ns};
 #[cfg(not(loom))]

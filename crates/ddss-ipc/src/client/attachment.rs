@@ -12,10 +12,10 @@ use ddss_core::{ClientId, NodeId};
 use rustix::io::Errno;
 
 use super::channel::Channel;
-use super::connection::Connection;
 use super::free_channels::{ChannelState, FreeChannels};
 use super::hangup_monitor::HangupMonitor;
 use crate::client_handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeRequest, Hello, Welcome};
+use crate::connection::Connection;
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
@@ -26,7 +26,7 @@ use crate::transport::ring_ends::RingEnds;
 use crate::transport::ring_transport::RingTransport;
 use crate::transport::sysv::{Mq, Rmq, SysvParts};
 use crate::transport::sysv_timeout::TimeoutThread;
-use crate::wait::policy::WaitPolicy;
+use crate::transport::waiting::policy::WaitPolicy;
 
 /// Options of one attach.
 #[derive(Clone, Debug)]

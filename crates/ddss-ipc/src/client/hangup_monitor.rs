@@ -10,7 +10,7 @@ use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::connection::Connection;
+use crate::connection::Connection;
 
 /// Handle of the monitor thread, which ends when this is dropped.
 pub(crate) struct HangupMonitor {

@@ -23,13 +23,13 @@ use rustix::io::Errno;
 use super::event_token::EventToken;
 use super::listen_socket::ListenSocket;
 use super::server::IpcServer;
-use super::session::{ClientEvent, ClientEventSink, Credentials, Session, make_memory};
+use super::session::{ClientEvent, ClientEventSink, Session, make_memory};
 use crate::client_handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
-use crate::shm::area_mapping::AreaAccess;
+use crate::server::area_access::AreaAccess;
 use crate::shm::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
 use crate::shm::service_page::user_bucket;
 use crate::socket;
-use crate::sys::{InheritedSocket, SharedMemory, credentials_of};
+use crate::sys::{Credentials, InheritedSocket, SharedMemory, credentials_of};
 use crate::transport::sysv_journal::{OwnedQueue, QueueJournal, QueueRole};
 
 /// Handshakes in progress at the same time. When there are more, the oldest of the user with the most is dropped.

@@ -9,6 +9,8 @@ pub(crate) mod acceptor;
 #[cfg(not(loom))]
 pub(crate) mod active_threads;
 #[cfg(not(loom))]
+pub(crate) mod area_access;
+#[cfg(not(loom))]
 pub(crate) mod channel;
 #[cfg(not(loom))]
 mod event_token;
@@ -30,8 +32,9 @@ pub(crate) mod session;
 #[cfg(not(loom))]
 pub use {
     acceptor::{Acceptor, AcceptorConfig, UserLimit},
+    area_access::AreaAccess,
     protocol_violation::ProtocolViolation,
     request_handler::RequestHandler,
     server::{IdleMode, Inbox, IpcServer, ServerCounts},
-    session::{ClientEvent, Credentials, Session},
+    session::{ClientEvent, Session},
 };

@@ -25,12 +25,12 @@ use super::channel::ServerChannel;
 use super::poll_scheduler::{ChannelKey, PollScheduler};
 use super::protocol_violation::ProtocolViolation;
 use super::request_handler::RequestHandler;
-use super::session::{ClientEvent, Credentials, Session};
+use super::session::{ClientEvent, Session};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::order;
-use crate::sys::{MemoryError, SharedMemory};
+use crate::sys::{Credentials, MemoryError, SharedMemory};
 
 /// Events that may wait for the progress thread; a full inbox makes the acceptor wait.
 const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;

@@ -8,20 +8,8 @@ use ddss_core::ClientId;
 
 use crate::shm::layout::Layout;
 use crate::strategy::Strategy;
-use crate::sys::{MemoryError, SharedMemory};
+use crate::sys::{Credentials, MemoryError, SharedMemory};
 use crate::transport::sysv_journal::OwnedQueue;
-
-/// Credentials of a socket's peer, from the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Credentials {
-    /// Process id, for log lines only: the process may be gone and its id reused. 0 if this process' PID namespace has
-    /// no id for it: a client outside of a daemon's container.
-    pub pid: i32,
-    /// User id.
-    pub uid: u32,
-    /// Primary group id of the user.
-    pub gid: u32,
-}
 
 /// A client that has just attached, on its way from the acceptor to the [`IpcServer`](crate::IpcServer).
 pub struct Session {

@@ -394,7 +394,7 @@ impl SharedMemory {
     }
 
     #[inline]
-    pub(super) fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+    pub(crate) fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
         if self.map.access == Access::ReadOnly {
             return Err(MemoryError::ReadOnly);
         }

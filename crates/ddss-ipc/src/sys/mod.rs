@@ -1,5 +1,5 @@
 //! Kernel interfaces, shared memory and lock-free structures: the only unsafe code of this crate beside
-//! [`ring`](crate::shm::ring).
+//! the rings in `shm`.
 //!
 //! `memory`, `files` and `seqlock` access shared memory, `sigbus` handles its loss. `combiner` and `try_lock_pool`
 //! share values between threads without waiting. The other modules wrap one kernel interface each.
@@ -9,8 +9,6 @@ mod barrier;
 mod combiner;
 #[cfg(not(loom))]
 mod files;
-#[cfg(not(loom))]
-mod mapped_ring;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
@@ -31,11 +29,11 @@ mod try_lock_pool;
 pub(crate) use barrier::end_all_before;
 pub use combiner::Combiner;
 #[cfg(not(loom))]
-pub(crate) use mapped_ring::MappedRing;
-#[cfg(not(loom))]
 pub(crate) use memory::MappedWord;
 #[cfg(not(loom))]
 pub use memory::{Access, MemoryError, SharedMemory};
+#[cfg(not(loom))]
+pub use peer_credentials::Credentials;
 #[cfg(not(loom))]
 pub(crate) use peer_credentials::credentials_of;
 #[cfg(not(loom))]

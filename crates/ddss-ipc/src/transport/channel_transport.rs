@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ddss_core::Entry;
 
-use crate::client::connection::Connection;
+use crate::connection::Connection;
 use crate::strategy::WaitClass;
 
 /// Outcome of a wait.

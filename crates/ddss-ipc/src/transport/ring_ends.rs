@@ -7,12 +7,13 @@ use ddss_core::Entry;
 use rustix::thread::futex;
 
 use super::channel_transport::WaitOutcome;
-use crate::client::connection::Connection;
-use crate::client::thread_tag::ThreadTag;
+use crate::connection::Connection;
 use crate::shm::layout::Layout;
+use crate::shm::mapped_ring::MappedRing;
 use crate::shm::ring::{Consumer, Kind, Producer};
+use crate::shm::thread_tag::ThreadTag;
 use crate::sync::Ordering;
-use crate::sys::{MappedRing, MappedWord, MemoryError, SharedMemory};
+use crate::sys::{MappedWord, MemoryError, SharedMemory};
 use crate::trace_sampling::{clock_ns, encode_stamp, is_sampled};
 use crate::wait::config::WAIT;
 use crate::wait::first_poll_delay::FirstPollDelay;

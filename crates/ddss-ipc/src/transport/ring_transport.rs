@@ -6,9 +6,9 @@ use ddss_core::Entry;
 
 use super::channel_transport::{ChannelTransport, WaitOutcome};
 use super::ring_ends::RingEnds;
-use crate::client::connection::Connection;
+use crate::connection::Connection;
 use crate::strategy::WaitClass;
-use crate::wait::policy::WaitPolicy;
+use crate::transport::waiting::policy::WaitPolicy;
 
 /// A ring, and the policy by which the client waits on it.
 pub(crate) struct RingTransport {

@@ -13,13 +13,14 @@ use ddss_core::limits::RING_SLOTS;
 
 use super::channel_transport::{ChannelTransport, WaitOutcome};
 use super::sysv_timeout::TimeoutSlots;
-use crate::client::connection::Connection;
-use crate::client::thread_tag::ThreadTag;
+use crate::connection::Connection;
 use crate::shm::layout::Layout;
+use crate::shm::mapped_ring::MappedRing;
 use crate::shm::ring::{Kind, Producer};
+use crate::shm::thread_tag::ThreadTag;
 use crate::strategy::WaitClass;
 use crate::sync::{Ordering, order};
-use crate::sys::{MappedRing, MappedWord, MemoryError, Queue, Received, SharedMemory};
+use crate::sys::{MappedWord, MemoryError, Queue, Received, SharedMemory};
 use crate::trace_sampling::{clock_ns, encode_stamp, is_sampled};
 use crate::wait::park;
 use crate::wait::park::{ParkCondition, SleepMode};

@@ -13,7 +13,7 @@ use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use crate::client::connection::Connection;
+use crate::connection::Connection;
 use crate::socket::timespec;
 use crate::sync::{AtomicU64, Ordering, order};
 use crate::sys::Queue;

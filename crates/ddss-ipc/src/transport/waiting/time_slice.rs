@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 
-use super::config::WAIT;
 use crate::sys::{set_slice_ns, slice_ns};
+use crate::wait::config::WAIT;
 
 thread_local! {
     /// The thread's usual slice, while its slices are short.

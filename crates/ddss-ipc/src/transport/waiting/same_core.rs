@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::config::WAIT;
+use crate::wait::config::WAIT;
 
 /// Yield policy of one channel.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use rustix::thread::sched_yield;
 
-use super::config::WAIT;
 use super::same_core::SameCore;
 use super::time_slice::TimeSlice;
 use crate::strategy::WaitClass;
 use crate::transport::channel_transport::WaitOutcome;
 use crate::transport::ring_ends::RingEnds;
+use crate::wait::config::WAIT;
 
 /// Adaptive waits of one channel.
 pub(crate) struct AdaptiveWait {

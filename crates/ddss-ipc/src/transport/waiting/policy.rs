@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use super::adaptive::AdaptiveWait;
-use super::config::WAIT;
 use super::spin_then_park;
-use crate::client::connection::Connection;
+use crate::connection::Connection;
 use crate::strategy::{Strategy, WaitClass, WaitMode};
 use crate::transport::channel_transport::WaitOutcome;
 use crate::transport::ring_ends::RingEnds;
+use crate::wait::config::WAIT;
 
 /// How the client of one channel waits for a reply.
 pub(crate) struct WaitPolicy {

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::config::WAIT;
 use crate::strategy::WaitClass;
 use crate::transport::channel_transport::WaitOutcome;
 use crate::transport::ring_ends::RingEnds;
+use crate::wait::config::WAIT;
 
 /// Waits for a completion. A polling client spins until the deadline. On the service's core the caller sleeps
 /// immediately, so that the kernel finds another core for it.

@@ -3,45 +3,14 @@
 //! A process that may read an area requests a read-only descriptor from the acceptor and maps it. Each area takes one
 //! short connection, without a session or a ring.
 
-use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::client::attachment::{AttachAttempt, AttachError};
+use super::attachment::{AttachAttempt, AttachError};
 use crate::client_handshake::{HandshakeReply, HandshakeRequest};
-use crate::server::session::Credentials;
 use crate::socket;
 use crate::sys::{Access, SharedMemory};
-
-type Decide = dyn Fn(u32, &Credentials) -> Option<OwnedFd> + Send + Sync;
-
-/// Access check of the acceptor for areas: returns a read-only descriptor, or nothing.
-#[derive(Clone)]
-pub struct AreaAccess(Arc<Decide>);
-
-impl AreaAccess {
-    /// Calls `decide` with the area and the credentials of each request. It runs on the acceptor's thread.
-    pub fn new(decide: impl Fn(u32, &Credentials) -> Option<OwnedFd> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(decide))
-    }
-
-    /// Grants access to no area.
-    pub(crate) fn none() -> Self {
-        Self::new(|_, _| None)
-    }
-
-    pub(crate) fn decide(&self, area: u32, credentials: &Credentials) -> Option<OwnedFd> {
-        (self.0)(area, credentials)
-    }
-}
-
-impl fmt::Debug for AreaAccess {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("AreaAccess")
-    }
-}
 
 impl SharedMemory {
     /// Maps an area of the memory of the node whose socket is at `path`, read-only.

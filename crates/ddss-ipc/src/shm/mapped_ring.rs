@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 
 use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
 
-use super::memory::{MemoryError, SharedMemory};
-use crate::shm::ring::{Slot, Slots, slot_of};
+use super::ring::{Slot, Slots, slot_of};
+use crate::sys::{MemoryError, SharedMemory};
 
 /// Slots of a ring in a mapping that another process writes as well.
 pub(crate) struct MappedRing {
