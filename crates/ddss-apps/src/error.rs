@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::storage::PageId;
+use crate::page::PageId;
 
 /// Error of an application on DDSS.
 #[derive(Debug, thiserror::Error)]

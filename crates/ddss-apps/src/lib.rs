@@ -42,6 +42,7 @@ mod error;
 pub mod filters;
 pub mod locks;
 pub mod monitor;
+mod page;
 pub mod peer_servers;
 pub mod storage;
 pub mod storm;

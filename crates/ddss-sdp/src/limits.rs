@@ -1,7 +1,5 @@
 //! Every limit of a stream, and the relations between them.
 
-use crate::codec::{HEADER_BYTES, SOURCE_BYTES};
-
 /// Bytes of the largest message of private buffers, header included.
 pub const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 /// Bytes of the smallest receive buffer that a peer may announce. A message without payload always fits.
@@ -37,7 +35,6 @@ pub const HELD_LOOK_BYTES: usize = 4 << 10;
 /// Private data of a connection request at most (MPA).
 pub const PRIVATE_DATA_MAX: usize = 512;
 
-const _: () = assert!(MESSAGE_BYTES_MIN as usize > HEADER_BYTES + SOURCE_BYTES);
 const _: () = assert!(MESSAGE_BYTES_MIN <= MESSAGE_BYTES_DEFAULT && MESSAGE_BYTES_DEFAULT <= MESSAGE_BYTES_MAX);
 const _: () = assert!(BUFFERS_MIN as u32 > CREDITS_RESERVED && BUFFERS_MIN <= BUFFERS_DEFAULT);
 const _: () = assert!(BUFFERS_DEFAULT <= BUFFERS_MAX);

@@ -11,7 +11,7 @@ use ddss::{Client, LockGuard, LockOptions, Model, Placement, Segment, Spec};
 
 use super::store::{Change, PageStore};
 use crate::Error;
-use crate::storage::page::{PAGE_BYTES, Page, PageId};
+use crate::page::{PAGE_BYTES, Page, PageId};
 
 /// Pages in a DDSS segment.
 #[derive(Debug)]

@@ -5,14 +5,13 @@
 
 mod ddss;
 mod nfs;
-mod page;
 mod redis;
 mod store;
 mod timed;
 
+pub use crate::page::{PAGE_BYTES, Page, PageId, new_page};
 pub use ddss::DdssPages;
 pub use nfs::NfsPages;
-pub use page::{PAGE_BYTES, Page, PageId, new_page};
 pub use redis::{RedisClient, RedisPages};
 pub use store::{Change, PageStore};
 pub use timed::Timed;

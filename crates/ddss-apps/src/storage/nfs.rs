@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::store::PageStore;
 use crate::Error;
-use crate::storage::page::{PAGE_BYTES, Page, PageId};
+use crate::page::{PAGE_BYTES, Page, PageId};
 use crate::sys::{NFS_WINDOW, NfsFile};
 
 /// Offset of the checksum in a page.

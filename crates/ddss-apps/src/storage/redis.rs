@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::store::{Change, PageStore};
 use crate::Error;
-use crate::storage::page::{PAGE_BYTES, Page, PageId};
+use crate::page::{PAGE_BYTES, Page, PageId};
 
 /// Timeout of a reply.
 const ANSWER_MAX: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! The trait `PageStore`, through which an index reads and writes its pages.
 
-use super::page::{Page, PageId};
 use crate::Error;
+use crate::page::{Page, PageId};
 
 /// A page to write.
 pub type Change = (PageId, Box<Page>);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::store::{Change, PageStore};
 use crate::Error;
-use crate::storage::page::{Page, PageId};
+use crate::page::{Page, PageId};
 
 /// A store whose reads are timed.
 #[derive(Debug)]

@@ -1,10 +1,13 @@
 //! Bodies of messages.
 
-use crate::codec::{Header, MessageKind};
+use crate::codec::{HEADER_BYTES, Header, MessageKind};
 use crate::error::SdpError;
+use crate::limits::MESSAGE_BYTES_MIN;
 
 /// Bytes of an advertisement.
 pub const SOURCE_BYTES: usize = 16;
+
+const _: () = assert!(MESSAGE_BYTES_MIN as usize > HEADER_BYTES + SOURCE_BYTES);
 /// Bytes of a sink advertisement at most: the specification adds a word that this crate does not use.
 const SINK_BYTES_MAX: usize = 20;
 const WORD_BYTES: usize = 4;
