@@ -1,7 +1,7 @@
 //! Requests of the operator to a running daemon about its cluster.
 //!
-//! One line of JSON in, one line out. The socket lies beside the clients' socket; only the daemon's user and root may
-//! use it.
+//! One line of JSON in, one line out; a node that leaves reports its progress first. The socket lies beside the clients'
+//! socket; only the daemon's user and root may use it.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
@@ -54,6 +54,17 @@ pub enum AdminResponse {
     Left {
         /// Number of segments that were lost with the node.
         dropped: usize,
+        /// Number of replicated segments that have one copy now.
+        #[serde(default)]
+        uncopied: usize,
+        /// The first of their names.
+        #[serde(default)]
+        uncopied_names: String,
+    },
+    /// The node has left, and so many segments get a new copy elsewhere. Another response follows.
+    Copying {
+        /// Number of these segments.
+        uncopied: usize,
     },
     /// The request was refused, with the reason.
     Refused(String),
@@ -77,16 +88,26 @@ pub struct NodeReport {
 impl AdminRequest {
     /// Maximum time of one response.
     pub const RESPONSE_MAX: Duration = Duration::from_secs(10);
+    /// Longest time without progress after which a leaving node waits for no more copies.
+    pub const COPY_STALL_MAX: Duration = Duration::from_secs(15);
+    /// Maximum time for which a leaving node waits for copies.
+    pub const COPIES_MAX: Duration = Duration::from_secs(600);
 
-    /// Sends the request to the daemon that works in `folder`.
-    pub fn ask(&self, folder: &Path) -> io::Result<AdminResponse> {
+    /// Sends the request to the daemon that works in `folder`. A leaving node reports how many segments are to be copied.
+    pub fn ask(&self, folder: &Path, mut on_copying: impl FnMut(usize)) -> io::Result<AdminResponse> {
         let mut stream = UnixStream::connect(folder.join(ADMIN_SOCKET_NAME))?;
-        stream.set_read_timeout(Some(Self::RESPONSE_MAX * 2))?;
+        stream.set_read_timeout(Some(Self::RESPONSE_MAX * 2 + Self::COPY_STALL_MAX))?;
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
         stream.write_all(&line)?;
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer)?;
-        Ok(serde_json::from_str(&answer)?)
+        let mut stream = BufReader::new(stream);
+        loop {
+            let mut answer = String::new();
+            stream.read_line(&mut answer)?;
+            match serde_json::from_str(&answer)? {
+                AdminResponse::Copying { uncopied } => on_copying(uncopied),
+                answer => return Ok(answer),
+            }
+        }
     }
 }

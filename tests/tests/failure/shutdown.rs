@@ -1,8 +1,9 @@
 //! Shutdown of a daemon: pending calls complete, new calls are refused, and no acknowledged data is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, LockOptions, Segment, Spec, Strategy};
+use ddss::{Client, Error, Failure, LockOptions, NodeId, Placement, ReplicationInfo, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, block_on, write_key};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -214,7 +215,7 @@ fn daemon_stops_while_searching_for_its_cluster() {
     for place in ["no-such-host.invalid:7400", "192.0.2.1:7400"] {
         let node = TempNode::new().unwrap();
         write_key(node.path(), TEST_KEY).unwrap();
-        let mut command = std::process::Command::new(binary("ddssd").unwrap());
+        let mut command = Command::new(binary("ddssd").unwrap());
         command.arg("--dir").arg(node.path()).args(["--join", place, "--listen", "127.0.0.1:0"]);
         let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
         daemon.wait_until(PATIENCE, |process| process.stderr().contains("fabric selected")).unwrap();
@@ -225,5 +226,42 @@ fn daemon_stops_while_searching_for_its_cluster() {
         assert!(told.elapsed() < SOON, "{place}: it went on for {:?}", told.elapsed());
         assert_eq!(status.code(), Some(0), "{place}: {}", daemon.stderr());
         assert!(!node.join("ddssd.sock").exists());
+    }
+}
+
+// If this failed, one more failure after an orderly leave would lose acknowledged data.
+#[test]
+fn leave_ends_when_each_segment_has_its_copies_elsewhere() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
+    }
+    let first = client(&daemons[0], Strategy::default());
+    let names: Vec<String> = (0..12).map(|number| format!("kept/{number}")).collect();
+    let copies = |name: &str| first.open(name).and_then(|segment| segment.stat()).ok();
+    let is_in_sync = |stat: &ddss::Listing| stat.replication == ReplicationInfo::InSync;
+    for (number, name) in names.iter().enumerate() {
+        let home = Placement::Node(NodeId(number as u16 % 3 + 1));
+        let spec = Spec { copies: 2, ..Spec::new(100_000) }.placement(home);
+        is_soon("a member", || first.allocate(name, spec).is_ok());
+        is_soon("in sync", || copies(name).is_some_and(|stat| is_in_sync(&stat)));
+    }
+    let leave = |daemon: &Daemon| {
+        let mut command = Command::new(binary("ddss").unwrap());
+        let ended = command.args(["cluster", "leave", "--dir"]).arg(daemon.folder()).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let [said, progress] = leave(&daemons[2]);
+    for name in &names {
+        let stat = copies(name).unwrap();
+        assert!(is_in_sync(&stat) && stat.home != NodeId(3) && stat.replica != NodeId(3), "{name}: {stat:?}; {said}");
+    }
+    assert!(progress.contains("wait for a copy") && !said.contains("one copy"), "{said}; {progress}");
+    // No node is left for a second copy.
+    let [said, _] = leave(&daemons[1]);
+    assert!(said.contains("12 segments have one copy: kept/0, kept/1, "), "{said}");
+    for name in &names {
+        is_soon("taken over", || copies(name).is_some_and(|stat| stat.home == NodeId(1)));
     }
 }

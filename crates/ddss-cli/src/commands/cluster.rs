@@ -3,7 +3,7 @@
 use crate::arguments::{ClusterCommand, DaemonOptions, JoinOptions, LeaveOptions, StateOptions};
 use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
-use crate::output::terminal_text::print_sentence;
+use crate::output::terminal_text::{print_note, print_sentence};
 use ddss::Client;
 use ddss_admin::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
@@ -89,7 +89,8 @@ fn path_variable(variable: &str) -> Option<PathBuf> {
 /// Sends an administrative request to the daemon. A daemon without a control socket belongs to no cluster.
 fn ask(place: &DaemonOptions, ask: &AdminRequest) -> Result<AdminResponse, CommandError> {
     let folder = place.folder();
-    match ask.ask(&folder) {
+    let on_copying = |uncopied| print_note(&format!("segments that wait for a copy elsewhere: {uncopied}"));
+    match ask.ask(&folder, on_copying) {
         Ok(answer) => Ok(answer),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             // A daemon that does not run is reported as by all other commands.
@@ -103,13 +104,22 @@ fn ask(place: &DaemonOptions, ask: &AdminRequest) -> Result<AdminResponse, Comma
 /// Prints the answer to the removal of a node.
 fn print_removal(answer: AdminResponse, words: &str, json: bool) -> Result<(), CommandError> {
     match answer {
-        AdminResponse::Left { dropped } if json => println!("{}", json!({ "done": true, "dropped": dropped })),
-        AdminResponse::Left { dropped: 0 } => print_sentence(words, 2),
-        AdminResponse::Left { dropped: 1 } => {
-            print_sentence(&format!("{words}; 1 segment existed only there and is lost"), 2)
+        AdminResponse::Left { dropped, uncopied, .. } if json => {
+            println!("{}", json!({ "done": true, "dropped": dropped, "uncopied": uncopied }));
         }
-        AdminResponse::Left { dropped } => {
-            print_sentence(&format!("{words}; {dropped} segments existed only there and are lost"), 2)
+        AdminResponse::Left { dropped, uncopied, uncopied_names } => {
+            let mut sentence = words.to_owned();
+            sentence += &match dropped {
+                0 => String::new(),
+                1 => "; 1 segment existed only there and is lost".to_owned(),
+                dropped => format!("; {dropped} segments existed only there and are lost"),
+            };
+            sentence += &match uncopied {
+                0 => String::new(),
+                1 => format!("; 1 segment has one copy: {uncopied_names}"),
+                uncopied => format!("; {uncopied} segments have one copy: {uncopied_names}"),
+            };
+            print_sentence(&sentence, 2);
         }
         AdminResponse::Refused(why) => return Err(CommandError::Refused(why)),
         _ => return Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),

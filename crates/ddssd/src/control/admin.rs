@@ -1,10 +1,11 @@
 //! Server of the admin socket: the operator's requests to a running daemon about its cluster.
 //!
-//! One line of JSON in, one line out. The socket lies beside the clients' socket; only the daemon's user and root may
-//! use it.
+//! One line of JSON in, one line out; a node that leaves reports its progress first. The socket lies beside the clients'
+//! socket; only the daemon's user and root may use it.
 
 use super::failure_detector::DEAD_AFTER;
 use super::membership::identity::delete_cluster_state;
+use super::membership::name_sample::NameSample;
 use super::rpc::types::{Call, Reply};
 use crate::control::member::Member;
 use crate::control::membership::state_file::remove_file_if_present;
@@ -17,10 +18,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::WriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 /// Maximum time to remove a node: a new leader may have to be found, and a lease has to expire.
 const REMOVE_MAX: Duration = Duration::from_secs(9);
+/// Interval at which a leaving node asks for the progress of its copies, and the maximum time of one call.
+const COPIES_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const COPIES_CALL_MAX: Duration = Duration::from_secs(2);
+/// Maximum time to send a response.
+const SEND_MAX: Duration = Duration::from_secs(2);
 /// Maximum size of a request.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
@@ -38,7 +45,9 @@ pub(super) fn serve_admin_socket(context: &Context, folder: &Path, state_folder:
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (context, state_folder) = (context.clone(), state_folder.clone());
-            tokio::spawn(tokio::time::timeout(AdminRequest::RESPONSE_MAX, async move {
+            // Each wait inside has its own limit; this one bounds the connection.
+            let limit = AdminRequest::RESPONSE_MAX + AdminRequest::COPIES_MAX + AdminRequest::COPY_STALL_MAX;
+            tokio::spawn(tokio::time::timeout(limit, async move {
                 if let Err(error) = serve_connection(&context, stream, state_folder).await {
                     tracing::debug!(%error, "an admin request failed");
                 }
@@ -55,21 +64,33 @@ async fn serve_connection(context: &Context, mut stream: UnixStream, state_folde
     }
     let (read, mut write) = stream.split();
     let mut line = String::new();
-    tokio::io::BufReader::new(read.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
-    let answer = match serde_json::from_str(&line) {
+    let mut read = tokio::io::BufReader::new(read.take(REQUEST_BYTES_MAX));
+    tokio::time::timeout(AdminRequest::RESPONSE_MAX, read.read_line(&mut line)).await??;
+    let request = serde_json::from_str(&line);
+    let is_leave = matches!(request, Ok(AdminRequest::Leave { .. }));
+    let answer = match request {
         Ok(AdminRequest::Status) => context.status(),
         Ok(AdminRequest::Remove { node, force }) => context.request_removal(node, force, false).await,
-        Ok(AdminRequest::Leave { force }) => context.leave(force, &state_folder).await?,
+        Ok(AdminRequest::Leave { force }) => context.leave(force, &state_folder, &mut write).await?,
         Err(error) => AdminResponse::Refused(error.to_string()),
     };
-    let mut answer = serde_json::to_vec(&answer)?;
-    answer.push(b'\n');
-    let sent = write.write_all(&answer).await;
-    if context.has_left.load(Ordering::Acquire) {
+    let sent = send(&mut write, &answer).await;
+    if is_leave && context.has_left.load(Ordering::Acquire) {
         // Departs after the response: the departure ends this process.
         context.rpc_client.removal.finish_leave();
     }
     sent
+}
+
+fn left(dropped: usize, uncopied: &NameSample) -> AdminResponse {
+    AdminResponse::Left { dropped, uncopied: uncopied.count, uncopied_names: uncopied.names() }
+}
+
+/// Sends a response. An operator who does not read it holds nothing up.
+async fn send(write: &mut WriteHalf<'_>, answer: &AdminResponse) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    tokio::time::timeout(SEND_MAX, write.write_all(&line)).await?
 }
 
 impl Context {
@@ -93,14 +114,18 @@ impl Context {
     }
 
     /// Leaves the cluster for good and deletes the cluster's state on this node.
-    async fn leave(&self, force: bool, state_folder: &Path) -> io::Result<AdminResponse> {
+    async fn leave(&self, force: bool, state_folder: &Path, write: &mut WriteHalf<'_>) -> io::Result<AdminResponse> {
+        let others = self.members().iter().filter(|&&(node, _)| node != self.node).count();
         // Once the removal is decided, each reply says *not a member*: this node asked for that.
         self.rpc_client.removal.set_leaving(true);
-        let answer = self.request_removal(self.node, force, true).await;
-        if let AdminResponse::Left { dropped } = answer {
+        let mut answer = self.request_removal(self.node, force, true).await;
+        if let AdminResponse::Left { dropped, .. } = answer {
             self.has_left.store(true, Ordering::Release);
             delete_cluster_state(state_folder)?;
             remove_file_if_present(state_folder, JOIN_FILE_NAME)?;
+            if others > 1 {
+                answer = self.wait_for_copies(answer, write).await;
+            }
             tracing::warn!(dropped, "left the cluster: stopping; the next start needs --join");
         } else {
             self.rpc_client.removal.set_leaving(false);
@@ -108,12 +133,34 @@ impl Context {
         Ok(answer)
     }
 
+    /// Waits until each segment that had a copy here has another one, as long as their number shrinks. This node is no
+    /// member any more: if it dies here, the others copy all the same.
+    async fn wait_for_copies(&self, mut answer: AdminResponse, write: &mut WriteHalf<'_>) -> AdminResponse {
+        let (began, mut fewest, mut progressed) = (Instant::now(), usize::MAX, Instant::now());
+        while let AdminResponse::Left { uncopied: uncopied @ 1.., .. } = answer {
+            if uncopied < fewest {
+                (fewest, progressed) = (uncopied, Instant::now());
+                // The copies are made whether or not the operator reads this.
+                let _ = send(write, &AdminResponse::Copying { uncopied }).await;
+            }
+            if progressed.elapsed() > AdminRequest::COPY_STALL_MAX || began.elapsed() > AdminRequest::COPIES_MAX {
+                break;
+            }
+            tokio::time::sleep(COPIES_POLL_INTERVAL).await;
+            let call = Call::Remove { node: self.node, force: true, leaves: true };
+            if let Ok(Reply::Removed { dropped, uncopied }) = self.ask_leader(&call, COPIES_CALL_MAX).await {
+                answer = left(dropped, &uncopied);
+            }
+        }
+        answer
+    }
+
     async fn request_removal(&self, node: u16, force: bool, leaves: bool) -> AdminResponse {
         match self.ask_leader(&Call::Remove { node, force, leaves }, REMOVE_MAX).await {
             // A repeated request whose first reply was lost.
-            Ok(Reply::NotMember) if leaves => AdminResponse::Left { dropped: 0 },
+            Ok(Reply::NotMember) if leaves => left(0, &NameSample::default()),
             Ok(Reply::NotMember) => AdminResponse::Refused("this node was removed from the cluster".to_owned()),
-            Ok(Reply::Removed { dropped }) => AdminResponse::Left { dropped },
+            Ok(Reply::Removed { dropped, uncopied }) => left(dropped, &uncopied),
             Ok(Reply::Refused(why)) => AdminResponse::Refused(why),
             Ok(_) => AdminResponse::Refused(
                 "the leader sent a reply of the wrong type: run the same release on all nodes".to_owned(),

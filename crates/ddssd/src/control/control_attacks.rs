@@ -180,7 +180,7 @@ fn removed_node_is_refused_and_changes_nothing() {
             Reply::Joined { node: 7 }
         ));
         let removed = test_node.ask(Call::Remove { node: 7, force: true, leaves: false }).await;
-        assert!(matches!(removed, Reply::Removed { dropped: 0 }), "{removed:?}");
+        assert!(matches!(removed, Reply::Removed { dropped: 0, .. }), "{removed:?}");
         let claim = Command::Claim { name: "old".to_owned(), home: 7, claim: 1 };
         let vote = openraft::raft::VoteRequest::new(openraft::Vote::new(1_000, 7), None);
         let calls = [
@@ -200,7 +200,7 @@ fn removed_node_is_refused_and_changes_nothing() {
         }
         // It learns only what its own leave has lost.
         let own = ask_as(7, Call::Remove { node: 7, force: false, leaves: true }).await;
-        assert!(matches!(own, Reply::Removed { dropped: 0 }), "{own:?}");
+        assert!(matches!(own, Reply::Removed { dropped: 0, .. }), "{own:?}");
         assert!(matches!(ask_as(8, Call::Probe).await, Reply::Done));
         // A proposal of another node does not bring it back either.
         let said = test_node.ask(Call::Propose(claim)).await;
@@ -230,7 +230,7 @@ fn node_that_recovers_from_a_stall_is_not_declared_dead_again() {
             let append = AppendEntriesRequest { vote, prev_log_id: None, entries: Vec::new(), leader_commit: None };
             seven.ask(test_node.member(), &Call::Append(append), TEST_TIMEOUT).await.unwrap();
         };
-        let is_alive = || match AdminRequest::Status.ask(&test_node.folder).unwrap() {
+        let is_alive = || match AdminRequest::Status.ask(&test_node.folder, |_| {}).unwrap() {
             AdminResponse::Status { nodes, .. } => nodes.iter().any(|report| report.node == 7 && report.alive),
             other => panic!("{other:?}"),
         };

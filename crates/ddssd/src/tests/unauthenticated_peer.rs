@@ -233,8 +233,8 @@ fn removed_member_is_disconnected_and_rejected() {
     let (mut member, _) = Member::meet(&home, 1);
     assert!(member.is_served());
     let ask = AdminRequest::Remove { node: 2, force: true };
-    let answer = ask.ask(&home.folder).unwrap();
-    assert!(matches!(answer, AdminResponse::Left { dropped: 0 }), "{answer:?}");
+    let answer = ask.ask(&home.folder, |_| {}).unwrap();
+    assert!(matches!(answer, AdminResponse::Left { dropped: 0, .. }), "{answer:?}");
     assert!(member.caller.ends(member.peer), "it is connected still");
     let ours = PeerHello { node: NodeId(2), run: 2, shards: 1 };
     let (mut caller, end) = (Caller::new(), Instant::now() + PATIENCE);

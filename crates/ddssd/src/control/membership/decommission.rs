@@ -6,6 +6,8 @@
 //! take over.
 
 use crate::control::member::Member;
+use crate::control::membership::name_sample::NameSample;
+use crate::control::raft::directory::Directory;
 use crate::control::raft::types::Command;
 use crate::control::rpc::context::Context;
 use crate::control::rpc::stream::CONNECT_MAX;
@@ -48,46 +50,27 @@ fn remaining_work(members: impl Iterator<Item = u16>, is_known: bool, was_member
     }
 }
 
-/// Maximum number of names that a refusal lists.
-const LISTED_NAMES_MAX: usize = 10;
-
-/// Segments that would be lost: their number, and some of their names.
+/// Segments that would be lost.
 #[derive(Debug)]
-struct Loss {
-    count: usize,
-    listed: Vec<String>,
-}
+struct Loss(NameSample);
 
 impl Loss {
     fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
-        let mut loss = Self { count: 0, listed: Vec::new() };
-        for name in names {
-            loss.count += 1;
-            if loss.listed.len() < LISTED_NAMES_MAX {
-                loss.listed.push(name.to_owned());
-            }
-        }
-        loss
-    }
-
-    fn names(&self) -> String {
-        let more = self.count - self.listed.len();
-        let listed = self.listed.join(", ");
-        if more == 0 { listed } else { format!("{listed} and {more} more") }
+        Self(NameSample::of(names))
     }
 
     /// Refuses a leave without `--force`.
     fn refusal_to_leave(&self) -> String {
-        let are = if self.count == 1 { "1 segment is".to_owned() } else { format!("{} segments are", self.count) };
-        format!("{are} only here: `ddss export` what is to be kept, or --force ({})", self.names())
+        let are = if self.0.count == 1 { "1 segment is".to_owned() } else { format!("{} segments are", self.0.count) };
+        format!("{are} only here: `ddss export` what is to be kept, or --force ({})", self.0.names())
     }
 
     /// Refuses the removal of a live node without `--force`.
     fn refusal_to_remove(&self, node: u16) -> String {
-        let lost = match self.count {
+        let lost = match self.0.count {
             0 => "no segment would be lost".to_owned(),
-            1 => format!("1 segment is only there and would be lost: {}", self.names()),
-            count => format!("{count} segments are only there and would be lost: {}", self.names()),
+            1 => format!("1 segment is only there and would be lost: {}", self.0.names()),
+            count => format!("{count} segments are only there and would be lost: {}", self.0.names()),
         };
         format!("node {node} is alive: run `ddss cluster leave` there, or remove it with --force ({lost})")
     }
@@ -155,10 +138,13 @@ impl Context {
         }
     }
 
-    /// Returns the reply for a node whose removal is complete. The count is the same for each repeated request, even
-    /// if the leader finished the removal by itself.
+    /// Returns the reply for a node whose removal is complete. The count of lost segments is the same for each repeated
+    /// request, even if the leader finished the removal by itself.
     fn removed_reply(&self, node: u16) -> Reply {
-        Reply::Removed { dropped: self.state_machine.read(|directory| directory.lost_names(node)) }
+        let state =
+            |directory: &Directory| (directory.lost_names(node), NameSample::of(directory.names_uncopied_from(node)));
+        let (dropped, uncopied) = self.state_machine.read(state);
+        Reply::Removed { dropped, uncopied }
     }
 
     /// Replies to a removed node. It learns what its own leave has lost, and nothing else.
@@ -172,7 +158,7 @@ impl Context {
     /// Checks that a member may be removed without force.
     async fn check_removal(&self, node: u16, leaves: bool, loss: &Loss) -> Result<(), Reply> {
         if leaves {
-            return if loss.count == 0 { Ok(()) } else { Err(Reply::Refused(loss.refusal_to_leave())) };
+            return if loss.0.count == 0 { Ok(()) } else { Err(Reply::Refused(loss.refusal_to_leave())) };
         }
         if !self.state_machine.read(|directory| directory.node_status(node).alive) {
             return Ok(());
@@ -241,6 +227,7 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::membership::name_sample::LISTED_NAMES_MAX;
 
     #[test]
     fn removal_is_finished_by_next_leader() {

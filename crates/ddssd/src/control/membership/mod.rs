@@ -1,14 +1,15 @@
 //! Membership of the cluster: founding, joining, leaving and removal of nodes, and the identity of each node.
 //!
 //! `identity` and `incarnation` are files in the state folder; `registration` checks them with the other nodes.
-//! `founding` starts a cluster. `decommission` removes a node on the leader (`decommissioning` fences it meanwhile),
-//! and `removal` is the removed node's side.
+//! `founding` starts a cluster. `decommission` removes a node on the leader (`decommissioning` fences it meanwhile,
+//! `name_sample` reports its segments), and `removal` is the removed node's side.
 
 pub(crate) mod decommission;
 pub(crate) mod decommissioning;
 pub(crate) mod founding;
 pub(crate) mod identity;
 pub(crate) mod incarnation;
+pub(crate) mod name_sample;
 pub(crate) mod registration;
 pub(crate) mod removal;
 pub(crate) mod state_file;

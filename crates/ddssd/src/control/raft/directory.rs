@@ -306,6 +306,13 @@ impl Directory {
         self.names.iter().filter(move |(_, holder)| is_lost(holder)).map(|(name, _)| name.as_str())
     }
 
+    /// Returns the names of replicated segments that had a copy on a node, and have no other one in its place yet.
+    pub(crate) fn names_uncopied_from(&self, node: u16) -> impl Iterator<Item = &str> {
+        let is_uncopied =
+            move |holder: &NameOwner| holder.roles.is_some_and(|roles| holder.home == node || roles.replica == node);
+        self.names.iter().filter(move |(_, holder)| is_uncopied(holder)).map(|(name, _)| name.as_str())
+    }
+
     /// Returns what an older directory has and this one lacks: released segments, and deaths of nodes that are alive again.
     pub(crate) fn changes_since(&self, before: &Self) -> Vec<DirectoryChange> {
         let segments = |directory: &Self| -> BTreeSet<u64> {

@@ -2,6 +2,7 @@
 
 use crate::control::member::Member;
 use crate::control::member::Registration;
+use crate::control::membership::name_sample::NameSample;
 use crate::control::raft::types::{Command, CommandResult, Group, LogId};
 use openraft::error::{ClientWriteError, InstallSnapshotError, RaftError};
 use openraft::raft::{
@@ -97,6 +98,9 @@ pub(crate) enum Reply {
     /// The node is removed; `dropped` segments are lost.
     Removed {
         dropped: usize,
+        /// Replicated segments whose copy on that node has not been replaced.
+        #[serde(default)]
+        uncopied: NameSample,
     },
     /// This node is not the leader; contains the leader, if known.
     NotLeader(Option<Member>),
