@@ -1,6 +1,7 @@
 //! Repository lints over the tree, the code and the docs.
 
 mod docs;
+mod functions;
 mod imports;
 mod log_lines;
 mod protocol;

@@ -65,6 +65,7 @@ const RULES: &[MemberRule] = &[
 const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-ipc/src/sys/**",
     "crates/ddss-ipc/src/shm/ring.rs",
+    "crates/ddss-ipc/src/shm/mapped_ring.rs",
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
     "crates/ddss-dsm/src/sys/**",

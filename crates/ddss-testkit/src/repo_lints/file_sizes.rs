@@ -1,6 +1,8 @@
 //! Limits on the length of files and on the content of `mod.rs`.
 
-use proc_macro2::{Delimiter, LexError, TokenTree};
+use std::collections::BTreeSet;
+
+use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 
 use super::tokens::lex;
 
@@ -8,6 +10,55 @@ use super::tokens::lex;
 pub fn long_file(path: &str, text: &str, lines_max: usize) -> Option<String> {
     let lines = text.lines().count();
     (lines > lines_max).then(|| format!("{path} has {lines} lines, more than {lines_max}"))
+}
+
+/// Returns the functions of a file outside its tests, each with its lines of code: that of its name, and those of its body.
+pub fn function_lengths(text: &str) -> Result<Vec<(String, usize)>, LexError> {
+    let mut found = Vec::new();
+    collect_functions(lex(text)?, &mut found);
+    Ok(found)
+}
+
+fn collect_functions(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
+    // Name of the function whose body comes next, and whether the next item is a test's.
+    let (mut name, mut first, mut is_test) = (None, 0, false);
+    let mut before: Option<TokenTree> = None;
+    for token in tokens {
+        match &token {
+            TokenTree::Ident(word) if is_word(before.as_ref(), "fn") => {
+                (name, first) = (Some(word.to_string()), word.span().start().line);
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ';' => (name, is_test) = (None, false),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket && is_punct(before.as_ref(), '#') => {
+                is_test |= group.stream().to_string().replace(' ', "").starts_with("cfg(test");
+            }
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                if !is_test {
+                    if let Some(name) = name.take() {
+                        let mut lines = BTreeSet::from([first, group.span_close().end().line]);
+                        collect_lines(group.stream(), &mut lines);
+                        found.push((name, lines.len()));
+                    }
+                    collect_functions(group.stream(), found);
+                }
+                (name, is_test) = (None, false);
+            }
+            TokenTree::Group(group) if name.is_none() => collect_functions(group.stream(), found),
+            _ => {}
+        }
+        before = Some(token);
+    }
+}
+
+/// Collects the lines on which tokens stand. Comments are no tokens.
+fn collect_lines(tokens: TokenStream, lines: &mut BTreeSet<usize>) {
+    for token in tokens {
+        let span = token.span();
+        lines.extend([span.start().line, span.end().line]);
+        if let TokenTree::Group(group) = token {
+            collect_lines(group.stream(), lines);
+        }
+    }
 }
 
 /// Returns the items at the top of a `mod.rs` that are not docs, `mod name;` or `use`.
@@ -88,5 +139,16 @@ mod tests {
             let complaints = mod_file_complaints("a/mod.rs", &page).unwrap();
             assert_eq!(complaints, ["a/mod.rs:3 holds more than docs, mod and use"], "for {planted}");
         }
+    }
+
+    // If this failed, functions would grow past what a reader keeps in mind, and nobody would notice.
+    #[test]
+    fn lines_of_code_of_functions_are_counted_and_tests_are_not() {
+        let text = "impl A {\n    /// Words.\n    pub fn long(\n        a: u8,\n    ) -> u8 {\n        // A comment.\n\n        \
+                    let b = |c: u8| {\n            c\n        };\n        b(a)\n    }\n    fn short() {}\n}\n\
+                    trait B {\n    fn none();\n}\nstruct C {\n    a: u8,\n}\n#[cfg(test)]\nmod tests {\n    fn test() {}\n}\n\
+                    #[test]\nfn f() {\n    fn inner() {}\n}\n";
+        let expected = [("long", 6), ("short", 1), ("f", 3), ("inner", 1)];
+        assert_eq!(function_lengths(text).unwrap(), expected.map(|(name, lines)| (name.to_owned(), lines)));
     }
 }

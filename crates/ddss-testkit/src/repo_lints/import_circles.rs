@@ -31,6 +31,38 @@ struct Graph {
 /// Returns the circles among files, each given by its path below `src` and its text. A circle is the sorted list of its
 /// modules.
 pub fn import_circles<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Vec<String>>, LexError> {
+    let circles = circles(&edges(files)?);
+    Ok(circles.into_iter().map(|circle| circle.iter().map(|module| module.join("::")).collect()).collect())
+}
+
+/// Returns the circles among the folders and files that stand beside each other. A folder imports whatever its files import.
+pub fn folder_circles<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Vec<String>>, LexError> {
+    // By the folder in which the two ends of an import stand beside each other.
+    let mut levels: BTreeMap<ModulePath, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    for (module, imports) in edges(files)? {
+        for target in imports {
+            let common = module.iter().zip(&target).take_while(|(a, b)| a == b).count();
+            if let (Some(from), Some(to)) = (module.get(common), target.get(common)) {
+                let level = levels.entry(module[..common].to_vec()).or_default();
+                level.entry(from.clone()).or_default().insert(to.clone());
+                level.entry(to.clone()).or_default();
+            }
+        }
+    }
+    let name = |level: &ModulePath, member: &String| [level.join("::"), member.clone()].join("::");
+    let mut found = Vec::new();
+    for (level, edges) in &levels {
+        for circle in circles(edges) {
+            found.push(circle.iter().map(|member| name(level, member).trim_start_matches("::").to_owned()).collect());
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the modules that each module imports.
+fn edges<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<BTreeMap<ModulePath, BTreeSet<ModulePath>>, LexError> {
     // A program without a library has no file for the root.
     let mut modules = BTreeMap::from([(ModulePath::new(), Vec::new())]);
     for (file, text) in files {
@@ -40,16 +72,18 @@ pub fn import_circles<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -
     }
     let mut graph = Graph { modules, reexports: BTreeMap::new() };
     graph.find_reexports();
-    let edges: BTreeMap<&ModulePath, BTreeSet<ModulePath>> =
-        graph.modules.keys().map(|module| (module, graph.imports_of(module))).collect();
-    let reached: BTreeMap<&ModulePath, BTreeSet<ModulePath>> =
-        edges.keys().map(|&module| (module, reachable(module, &edges))).collect();
-    let mut circles = BTreeSet::new();
-    for (&module, others) in reached.iter().filter(|(module, others)| others.contains(**module)) {
-        let circle = others.iter().filter(|other| reached.get(other).is_some_and(|back| back.contains(module)));
-        circles.insert(circle.map(|module| module.join("::")).collect::<Vec<_>>());
-    }
-    Ok(circles.into_iter().collect())
+    Ok(graph.modules.keys().map(|module| (module.clone(), graph.imports_of(module))).collect())
+}
+
+/// Returns the sets of nodes that reach each other.
+fn circles<K: Ord + Clone>(edges: &BTreeMap<K, BTreeSet<K>>) -> BTreeSet<Vec<K>> {
+    let reached: BTreeMap<&K, BTreeSet<K>> = edges.keys().map(|node| (node, reachable(node, edges))).collect();
+    let in_circle = reached.iter().filter(|(node, others)| others.contains(**node));
+    in_circle
+        .map(|(&node, others)| {
+            others.iter().filter(|other| reached.get(other).is_some_and(|back| back.contains(node))).cloned().collect()
+        })
+        .collect()
 }
 
 /// `engine/state/mod.rs` and `engine/state.rs` are the module `engine::state`.
@@ -61,13 +95,13 @@ fn module_of(file: &str) -> ModulePath {
     path
 }
 
-/// Returns all modules that a module imports, directly and through others.
-fn reachable(module: &ModulePath, edges: &BTreeMap<&ModulePath, BTreeSet<ModulePath>>) -> BTreeSet<ModulePath> {
-    let (mut found, mut open) = (BTreeSet::new(), vec![module.clone()]);
+/// Returns all nodes that a node reaches.
+fn reachable<K: Ord + Clone>(node: &K, edges: &BTreeMap<K, BTreeSet<K>>) -> BTreeSet<K> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![node]);
     while let Some(next) = open.pop() {
-        for other in edges.get(&next).into_iter().flatten() {
+        for other in edges.get(next).into_iter().flatten() {
             if found.insert(other.clone()) {
-                open.push(other.clone());
+                open.push(other);
             }
         }
     }
@@ -276,5 +310,29 @@ mod tests {
             ("lib.rs", ""),
         ];
         assert_eq!(circles(&files), [["a", "c::d"]]);
+    }
+
+    #[test]
+    fn folders_that_need_each_other_are_found_although_no_files_do() {
+        let files = [
+            ("low/mod.rs", ""),
+            ("high/mod.rs", ""),
+            ("low/a.rs", "pub struct A;\n"),
+            ("low/b.rs", "use crate::high::c::C;\npub struct B(C);\n"),
+            ("high/c.rs", "use crate::low::a::A;\npub struct C(A);\n"),
+        ];
+        assert_eq!(circles(&files), Vec::<Vec<String>>::new());
+        assert_eq!(folder_circles(files).unwrap(), [["high", "low"]]);
+        let inside = [
+            ("x/mod.rs", ""),
+            ("x/p/mod.rs", ""),
+            ("x/q/mod.rs", ""),
+            ("x/p/a.rs", "use crate::x::q::b::B;\n"),
+            ("x/q/b.rs", "pub struct B;\n"),
+            ("x/q/c.rs", "use super::super::p::d::D;\n"),
+            ("x/p/d.rs", "pub struct D;\n"),
+        ];
+        assert_eq!(folder_circles(inside).unwrap(), [["x::p", "x::q"]]);
+        assert_eq!(folder_circles(files[..4].iter().copied()).unwrap(), Vec::<Vec<String>>::new());
     }
 }

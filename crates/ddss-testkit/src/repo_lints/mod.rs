@@ -17,8 +17,8 @@ mod wording;
 
 pub use client_crate::{c_libraries, dependency_tree};
 pub use figures::{Runnable, command_complaints, figure_complaints};
-pub use file_sizes::{long_file, mod_file_complaints};
-pub use import_circles::import_circles;
+pub use file_sizes::{function_lengths, long_file, mod_file_complaints};
+pub use import_circles::{folder_circles, import_circles};
 pub use links::{link_complaints, word_count};
 pub use manifests::{manifest_complaints, version_complaints};
 pub use member_dependencies::{

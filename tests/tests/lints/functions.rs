@@ -1,0 +1,45 @@
+//! Length of functions.
+
+use ddss_testkit::repo_lints::{function_lengths, sources, workspace_root};
+
+/// Lines of code of a function.
+const LINES_MAX: usize = 70;
+
+/// Longer functions, by file and name. Entries only go: nearly all are one table of alternatives.
+const LONGER: &[(&str, &str)] = &[
+    ("crates/ddss-core/src/peer/message_codec.rs", "decode"),
+    ("crates/ddss-core/src/request/request.rs", "encode"),
+    ("crates/ddss-core/src/request/request.rs", "decode_operation"),
+    ("crates/ddss-core/src/request/request/tests.rs", "operations"),
+    ("crates/ddss-engine/src/dispatch.rs", "dispatch"),
+    ("crates/ddss-engine/src/peer_messages.rs", "message"),
+    ("crates/ddss-sim/src/cluster/executor.rs", "act"),
+    ("crates/ddss-sim/src/load/completions.rs", "done"),
+    ("crates/ddss-sim/src/load/workload.rs", "choose"),
+    ("crates/ddss-sim/src/load/workload.rs", "ask_for"),
+    ("crates/ddssd/src/control/raft/directory.rs", "apply_command"),
+    ("crates/ddssd/src/shard/event_loop.rs", "new"),
+    ("crates/ddssd/src/shard/executor.rs", "execute"),
+    ("crates/ddssd/src/shard/shard.rs", "start"),
+    ("tests/src/bin/client.rs", "obey"),
+];
+
+// If this failed, functions would grow past what a reader keeps in mind.
+#[test]
+fn functions_are_short() {
+    let all = sources(&workspace_root()).expect("the repository can be read");
+    let mut long = Vec::new();
+    for source in all.iter().filter(|source| source.path.ends_with(".rs") && source.path.contains("/src/")) {
+        let functions = function_lengths(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
+        let is_long = |(_, lines): &(String, usize)| *lines > LINES_MAX;
+        long.extend(functions.into_iter().filter(is_long).map(|(name, lines)| (source.path.clone(), name, lines)));
+    }
+    let is_excepted = |path: &str, name: &str| LONGER.contains(&(path, name));
+    let complaints: Vec<_> = long.iter().filter(|(path, name, _)| !is_excepted(path, name)).collect();
+    assert!(complaints.is_empty(), "more than {LINES_MAX} lines of code: {complaints:#?}");
+    let is_needed = |(path, name): &&(&str, &str)| {
+        long.iter().any(|(other, long, _)| (path, name) == (&other.as_str(), &long.as_str()))
+    };
+    let needless: Vec<_> = LONGER.iter().filter(|except| !is_needed(except)).collect();
+    assert!(needless.is_empty(), "short by now: {needless:#?}");
+}
