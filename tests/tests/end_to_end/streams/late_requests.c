@@ -83,19 +83,25 @@ static void take_on_signals(int way) {
     close(fd), close(told[0]), close(told[1]);
 }
 
-// Waits for urgent data in one of several ways.
+// Waits for urgent data in one of several ways. Its signal may come first: it interrupts these calls, whatever its flags say.
 static void wait_for_urgent(int fd, int set, int way) {
     struct pollfd entry = {fd, POLLPRI, 0};
     struct epoll_event event;
     fd_set except;
-    FD_ZERO(&except);
-    FD_SET(fd, &except);
-    switch (way) {
-        case 0: while (!came) usleep(1000); break;
-        case 1: if (poll(&entry, 1, -1) != 1 || entry.revents != POLLPRI) fail("POLLPRI"); break;
-        case 2: if (select(fd + 1, NULL, NULL, &except, NULL) != 1) fail("select"); break;
-        default: if (epoll_wait(set, &event, 1, -1) != 1 || !(event.events & EPOLLPRI)) fail("EPOLLPRI");
-    }
+    int found;
+    do {
+        FD_ZERO(&except);
+        FD_SET(fd, &except);
+        switch (way) {
+            case 0: while (!came) usleep(1000); return;
+            case 1: found = poll(&entry, 1, -1); break;
+            case 2: found = select(fd + 1, NULL, NULL, &except, NULL); break;
+            default: found = epoll_wait(set, &event, 1, -1);
+        }
+    } while (found < 0 && errno == EINTR);
+    if (found != 1) fail("wait for urgent data");
+    if (way == 1 && entry.revents != POLLPRI) fail("POLLPRI");
+    if (way >= 3 && !(event.events & EPOLLPRI)) fail("EPOLLPRI");
 }
 
 static int at_mark(int fd) {
