@@ -38,10 +38,16 @@ const BUSY: u64 = 1 << 63;
 /// ```
 /// use ddss_ipc::lock_free::Combiner;
 ///
-/// let combiner = Combiner::new(Vec::new()); combiner.submit(0b101, |done, requests| done.push(requests));
-/// combiner.submit(0b010, |done, requests| { if requests == 0b010 { // The combiner is held, so this returns
-/// immediately. The holder executes it in a second round. combiner.submit(0b001, |_, _| unreachable!("the combiner is
-/// held")); } done.push(requests); }); combiner.submit(0, |done, _| assert_eq!(*done, [0b101, 0b010, 0b001]));
+/// let combiner = Combiner::new(Vec::new());
+/// combiner.submit(0b101, |done, requests| done.push(requests));
+/// combiner.submit(0b010, |done, requests| {
+///     if requests == 0b010 {
+///         // The combiner is held, so this returns immediately. The holder executes it in a second round.
+///         combiner.submit(0b001, |_, _| unreachable!("the combiner is held"));
+///     }
+///     done.push(requests);
+/// });
+/// combiner.submit(0, |done, _| assert_eq!(*done, [0b101, 0b010, 0b001]));
 /// ```
 pub struct Combiner<T> {
     word: AtomicU64,
