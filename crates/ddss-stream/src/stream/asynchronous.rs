@@ -229,11 +229,8 @@ impl AsyncStream {
             let is_of_tcp = self.shared().is_none_or(Endpoint::writes_to_tcp);
             flags = PollFlags::IN;
             flags.set(PollFlags::OUT, role == Role::Writer && is_of_tcp);
-            at = match role {
-                // The next write looks whether the reader has stopped.
-                Role::Writer => (!is_of_tcp).then(|| std::time::Instant::now() + STALL_AFTER),
-                Role::Reader => self.timer.as_ref().map(|timer| timer.deadline().into_std()),
-            };
+            // The next write looks whether the reader has stopped.
+            at = (role == Role::Writer && !is_of_tcp).then(|| std::time::Instant::now() + STALL_AFTER);
         }
         let mut is_ready = self.poll_bells(role, &mut context)?;
         let socket = self.registration()?;
@@ -243,7 +240,9 @@ impl AsyncStream {
         if flags.contains(PollFlags::OUT) {
             is_ready |= is_cleared(socket.poll_write_ready(&mut context))?;
         }
-        Ok(is_ready | self.poll_timer(at, &mut context))
+        // In shared memory the time is a writer's: it wakes both tasks, and a reader leaves it alone, over or not.
+        let has_time = role == Role::Writer || self.get_ref()?.as_wire().is_some();
+        Ok(is_ready | (has_time && self.poll_timer(at, &mut context)))
     }
 
     /// Announces that a task sleeps, and looks once more.

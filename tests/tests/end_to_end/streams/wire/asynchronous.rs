@@ -1,13 +1,18 @@
 //! One stream on tokio over each transport.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use ddss_stream::wire::WireConfig;
 use ddss_stream::{AsyncListener, AsyncStream, Transport, TransportPolicy};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, split};
 use tokio::time::timeout;
 
 /// Time limit of a step of these tests on a loaded machine.
@@ -71,6 +76,44 @@ async fn tasks_read_and_write_one_stream_at_once() {
             assert!(timeout(PATIENCE, reader).await.unwrap().unwrap() == bytes, "{policy:?}");
         }
     }
+}
+
+/// Counts the calls of a waker.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// If this failed, a task that reads would take a whole core from the moment that a writer of its stream has waited.
+#[tokio::test]
+async fn reader_sleeps_beside_a_writer_whose_time_is_over() {
+    let (mut here, mut there) = pair(TransportPolicy::Auto).await;
+    let mut word = [0; 8];
+    while here.transport() != Transport::SameNode || there.transport() != Transport::SameNode {
+        here.write_all(&word).await.unwrap();
+        there.read_exact(&mut word).await.unwrap();
+        there.write_all(&word).await.unwrap();
+        here.read_exact(&mut word).await.unwrap();
+    }
+    // The ring is full, and the writer has a time at which it looks again.
+    let bytes = pattern(600 << 10);
+    poll_fn(|context| {
+        while Pin::new(&mut here).poll_write(context, &bytes).is_ready() {}
+        Poll::Ready(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let wakes = Arc::new(Wakes::default());
+    let (waker, mut room) = (Waker::from(Arc::clone(&wakes)), ReadBuf::new(&mut word));
+    let result = Pin::new(&mut here).poll_read(&mut Context::from_waker(&waker), &mut room);
+    assert!(result.is_pending());
+    // The runtime wakes a task that has used its turn up only now.
+    tokio::task::yield_now().await;
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0, "nothing has happened");
 }
 
 // If this failed, two programs that both write a message before they read would wait for each other for ever.
