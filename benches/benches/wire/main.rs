@@ -116,6 +116,8 @@ impl Plan {
                 there.read_exact(&mut message)?;
                 there.write_all(&message)?;
             }
+            // No later call sends what waits for an acknowledgement.
+            there.flush()?;
             Ok(there)
         });
         let mut message = vec![1; size];
