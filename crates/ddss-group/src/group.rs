@@ -113,7 +113,7 @@ impl Group {
     /// Sends a message: [`Mesh::send`].
     ///
     /// # Errors
-    /// Those of [`Mesh::send`].
+    /// The errors of [`Mesh::send`].
     pub fn send(&mut self, fabric: &mut dyn Fabric, to: Member, parts: &[&[u8]]) -> Result<(), SendError> {
         self.mesh.send(fabric, to, parts)
     }
