@@ -1,6 +1,7 @@
 //! Reads and writes. A descriptor that is no stream costs one look at the table: programs that stay on TCP pay for nothing else.
 
 use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
 
 use ddss_stream::{Endpoint, UserMemory};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -385,23 +386,33 @@ pub(super) unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghd
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::sendmmsg(fd, messages, count, flags) };
     }
-    for index in 0..count.min(libc::UIO_MAXIOV as u32) {
-        let message = messages.wrapping_add(index as usize);
-        // SAFETY: the program promised `count` messages.
-        let sent = unsafe { sendmsg(fd, message.cast::<msghdr>(), flags) };
-        if sent < 0 {
-            return if index == 0 { -1 } else { index as c_int };
-        }
-        // SAFETY: as above.
-        if !unsafe { ddss_stream::store(length_of(message), sent as u32) } {
-            super::errno::set(libc::EFAULT);
-            return if index == 0 { -1 } else { index as c_int };
-        }
-    }
-    count.min(libc::UIO_MAXIOV as u32) as c_int
+    // SAFETY: the program promised `count` messages.
+    each_message(messages, count, |message| (unsafe { sendmsg(fd, message, flags) }, false))
 }
 
-/// Replaces libc's `recvmmsg`: one message is enough for a stream.
+/// Carries out one call for each message, up to one that says that it is the last, and stores the lengths. Returns the number of messages
+/// before a failure, whose error counts only if it is that of the first message.
+fn each_message(messages: *mut mmsghdr, count: u32, mut call: impl FnMut(*mut msghdr) -> (ssize_t, bool)) -> c_int {
+    let count = count.min(libc::UIO_MAXIOV as u32);
+    for index in 0..count {
+        let message = messages.wrapping_add(index as usize);
+        let (mut moved, is_last) = call(message.cast());
+        // SAFETY: the program promised `count` messages, or passed a wrong pointer.
+        if moved >= 0 && !unsafe { ddss_stream::store(length_of(message), moved as u32) } {
+            super::errno::set(libc::EFAULT);
+            moved = -1;
+        }
+        match moved {
+            ..0 if index == 0 => return -1,
+            ..0 => return index as c_int,
+            _ if is_last => return index as c_int + 1,
+            _ => (),
+        }
+    }
+    count as c_int
+}
+
+/// Replaces libc's `recvmmsg`: one message after the other on a stream. As the kernel does, it looks at the timeout behind each message.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
@@ -410,19 +421,31 @@ pub(super) unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    if count == 0 || descriptor_table::stream(fd).is_none() {
+    // SAFETY: the program passed a timeout, or a wrong pointer.
+    let read_timeout = || unsafe { ddss_stream::load(timeout) }.and_then(duration);
+    let limit = if timeout.is_null() { None } else { read_timeout() };
+    if count == 0 || descriptor_table::stream(fd).is_none() || limit.is_none() && !timeout.is_null() {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }
-    // SAFETY: the program promised `count` messages.
-    let received = unsafe { recvmsg(fd, messages.cast::<msghdr>(), flags & !libc::MSG_WAITFORONE) };
-    if received < 0 {
-        return -1;
-    }
-    // SAFETY: as above.
-    if !unsafe { ddss_stream::store(length_of(messages), received as u32) } {
-        super::errno::set(libc::EFAULT);
-        return -1;
-    }
-    1
+    let (start, mut flags_now) = (Instant::now(), flags & !libc::MSG_WAITFORONE);
+    each_message(messages, count, |message| {
+        // SAFETY: the program promised `count` messages.
+        let received = unsafe { recvmsg(fd, message, flags_now) };
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags_now |= libc::MSG_DONTWAIT;
+        }
+        let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+        if let Some(left) = left.filter(|_| received >= 0) {
+            let left = timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
+            // SAFETY: as above; the kernel changes the timeout, too.
+            unsafe { ddss_stream::store(timeout, left) };
+        }
+        (received, left.is_some_and(|left| left.is_zero()))
+    })
+}
+
+fn duration(time: timespec) -> Option<Duration> {
+    let nanoseconds = u32::try_from(time.tv_nsec).ok().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, nanoseconds))
 }

@@ -14,6 +14,7 @@
 mod control;
 mod endpoint;
 mod idle;
+mod peek;
 mod phases;
 mod readiness;
 mod resume;

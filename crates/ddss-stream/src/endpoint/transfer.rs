@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
-use crate::cursors::{Span, is_of_ring};
+use crate::cursors::is_of_ring;
 use crate::limits::{PHASES_MAX, PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor, Hidden, Link, UserMemory};
@@ -27,20 +27,29 @@ enum Taken {
 impl Endpoint {
     /// Reads as `recv` does, with its flags. 0 is the end of the stream.
     pub fn read(&self, socket: Descriptor, to: &UserMemory<'_>, flags: i32) -> Result<usize, Errno> {
-        let (mut done, mut deadline) = (0, None);
+        let (mut done, mut deadline, mut is_last) = (0, None, false);
         let is_peek = flags & libc::MSG_PEEK != 0;
+        let low_water = self.local().low_water.load(Ordering::Relaxed) as usize + 1;
+        let wanted = if flags & libc::MSG_WAITALL == 0 { low_water.min(to.bytes()) } else { to.bytes() };
         loop {
             // Bytes that come soon cost no system call but the one that says whether this call may wait.
             let has_spun = self.awaits_ring(to.bytes() - done) && !is_nonblocking(socket, flags);
             if has_spun {
                 self.spin(Want::Data);
             }
-            match self.try_read(socket, to, done, flags) {
+            let taken = self.try_read(socket, to, if is_peek { 0 } else { done }, flags);
+            let seen = taken.unwrap_or(0);
+            match taken {
                 Ok(0) => return Ok(done),
                 Ok(bytes) => {
-                    done += bytes;
-                    let is_enough = done > self.local().low_water.load(Ordering::Relaxed) as usize;
-                    if is_enough && flags & libc::MSG_WAITALL == 0 || is_peek || done >= to.bytes() {
+                    done = if is_peek { bytes } else { done + bytes };
+                    if done >= wanted || is_last {
+                        return Ok(done);
+                    }
+                    if !is_peek {
+                        continue;
+                    }
+                    if is_nonblocking(socket, flags) {
                         return Ok(done);
                     }
                 }
@@ -51,13 +60,17 @@ impl Endpoint {
                     if !has_spun && self.spin(Want::Data) {
                         continue;
                     }
-                    let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
-                    match self.rest_until(socket, Want::Data, until) {
-                        Ok(()) => (),
-                        Err(Errno::INTR) if done == 0 && until.is_none() && crate::signals::are_calls_restarted() => (),
-                        Err(error) => return some_or(done, error),
-                    }
                 }
+                Err(error) => return some_or(done, error),
+            }
+            let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
+            let rested = match seen {
+                0 => self.rest_until(socket, Want::Data, until),
+                _ => self.rest_for_more(socket, to, seen, until).map(|may_come| is_last = !may_come),
+            };
+            match rested {
+                Ok(()) => (),
+                Err(Errno::INTR) if done == 0 && until.is_none() && crate::signals::are_calls_restarted() => (),
                 Err(error) => return some_or(done, error),
             }
         }
@@ -103,7 +116,13 @@ impl Endpoint {
         }
     }
 
-    fn try_read(&self, socket: Descriptor, to: &UserMemory<'_>, offset: usize, flags: i32) -> Result<usize, Errno> {
+    pub(super) fn try_read(
+        &self,
+        socket: Descriptor,
+        to: &UserMemory<'_>,
+        offset: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
         let link = self.local().link().ok_or(Errno::NOTCONN)?;
         if to.bytes() == offset {
             return Ok(0);
@@ -171,7 +190,10 @@ impl Endpoint {
                 }
             }
             if flags & libc::MSG_PEEK != 0 && done > 0 {
-                return Ok(done + self.peek_next_phase(socket, link, to, done, flags).unwrap_or(0));
+                return match self.peek_next_phase(socket, link, to, done, flags) {
+                    Err(Errno::CONNRESET) => Err(Errno::CONNRESET),
+                    more => Ok(done + more.unwrap_or(0)),
+                };
             }
             if offset + done >= to.bytes() {
                 break;
@@ -189,40 +211,6 @@ impl Endpoint {
             incoming.follow(next);
         }
         if done > 0 { Ok(done) } else { Err(Errno::AGAIN) }
-    }
-
-    /// Peeks behind the `done` bytes of a phase if it ends with them: programs wait for a whole header that way.
-    fn peek_next_phase(
-        &self,
-        socket: Descriptor,
-        link: Link,
-        to: &UserMemory<'_>,
-        done: usize,
-        flags: i32,
-    ) -> Result<usize, Errno> {
-        let (reader, incoming) = (&link.own().reader, link.incoming());
-        let (head, tcp_read) = (reader.head.load(Ordering::Relaxed), reader.tcp_read.load(Ordering::Relaxed));
-        let phase = reader.phase.load(Ordering::Relaxed);
-        let (next, position) = (phase.wrapping_add(1), if is_of_ring(phase) { head } else { tcp_read });
-        let room = to.bytes() - done;
-        if room == 0 || incoming.end(phase) != Some(position.wrapping_add(done as u64)) {
-            return Ok(0);
-        }
-        if is_of_ring(next) {
-            let span = incoming.filled(head, next, RING_BYTES).map_err(|_| Errno::CONNRESET)?;
-            let span = Span { bytes: span.bytes.min(room), ..span };
-            if flags & libc::MSG_TRUNC == 0 {
-                link.read(link.side() ^ 1, span, to, done)?;
-            }
-            return Ok(span.bytes);
-        }
-        // As in `read_tcp`: how many there are, then whether they belong to this phase.
-        let waiting = rustix::io::ioctl_fionread(socket)?;
-        let bytes = incoming.end(next).map_or(waiting, |end| end.saturating_sub(tcp_read).min(waiting)) as usize;
-        if bytes == 0 || sys::is_at_mark(socket) {
-            return Ok(0);
-        }
-        to.receive(socket.0, done, bytes.min(room), flags & (libc::MSG_PEEK | libc::MSG_TRUNC))
     }
 
     /// Takes bytes from the ring.

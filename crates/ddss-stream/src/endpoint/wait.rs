@@ -94,14 +94,29 @@ impl Endpoint {
     pub(crate) fn rest_until(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         let Some(link) = self.local().link() else { return Ok(()) };
         let _blocked = self.block(want == Want::Data, want == Want::Space);
-        self.sleep(socket, link, want, deadline)
-    }
-
-    fn sleep(&self, socket: Descriptor, link: Link, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         self.announce(link, want);
         if self.has(link, want) {
             return Ok(());
         }
+        let of_socket = match want {
+            Want::Data => libc::POLLIN | libc::POLLRDHUP,
+            Want::Space if self.writes_to_tcp() => libc::POLLOUT,
+            Want::Space => 0,
+        };
+        self.sleep(socket, link, want, of_socket, None, deadline).map(drop)
+    }
+
+    /// Sleeps after the announcement and the look that follows it, for the events `of_socket` and for the bells, at most for `short`.
+    /// Returns the events of the socket.
+    pub(super) fn sleep(
+        &self,
+        socket: Descriptor,
+        link: Link,
+        want: Want,
+        of_socket: i16,
+        short: Option<Duration>,
+        deadline: Option<Instant>,
+    ) -> Result<i16, Errno> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(Errno::AGAIN);
@@ -110,13 +125,8 @@ impl Endpoint {
         let is_attached = Self::is_attached(link);
         if want == Want::Space && control < 0 && is_attached {
             self.mark_dead();
-            return Ok(());
+            return Ok(0);
         }
-        let of_socket = match want {
-            Want::Data => libc::POLLIN | libc::POLLRDHUP,
-            Want::Space if self.writes_to_tcp() => libc::POLLOUT,
-            Want::Space => 0,
-        };
         // The kernel skips a missing bell.
         let entry = |fd, events| pollfd { fd, events, revents: 0 };
         let owes_set = self.owes_set();
@@ -128,7 +138,7 @@ impl Endpoint {
             true => Some(LOOK_BESIDE_SET),
             // The caller looks whether the reader has stopped.
             false if is_ring_full => Some(STALL_AFTER),
-            false => super::before_sleep(),
+            false => short.or_else(super::before_sleep),
         };
         let idle = short.filter(|short| left.is_none_or(|left| *short < left));
         if crate::signals::poll(&mut polled, idle.or(left))? == 0 {
@@ -138,7 +148,7 @@ impl Endpoint {
             if !is_ring_full {
                 super::after_idle_sleep();
             }
-            return Ok(());
+            return Ok(0);
         }
         // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
         let ended = libc::POLLHUP | libc::POLLERR;
@@ -153,7 +163,7 @@ impl Endpoint {
         if want == Want::Space && (polled[0].revents | of_control) & ended != 0 {
             self.mark_dead();
         }
-        Ok(())
+        Ok(polled[0].revents)
     }
 
     /// Looks without a system call.
@@ -165,7 +175,7 @@ impl Endpoint {
     }
 
     /// Announces that a thread of this end sleeps. An old ring of the bell is silenced first: the thread looks again after this.
-    fn announce(&self, link: Link, want: Want) {
+    pub(super) fn announce(&self, link: Link, want: Want) {
         if !self.is_resting(link, want) {
             self.silence_for(link, want);
         }

@@ -7,21 +7,11 @@
 
 enum { RING = 256 << 10, MORE = 1000, LARGE = 600 << 10, LIMIT_S = 40, LOOKS = 2000, TURNS = 60, SLEEP_MS = 1000, PARTS = 40 };
 static unsigned char bytes[LARGE], found[LARGE];
-static int to_child[2], to_parent[2];
-
-static void tell(int pipe) {
-    if (write(pipe, "x", 1) != 1) fail("tell");
-}
-
-static void hear(int pipe) {
-    char word;
-    if (read(pipe, &word, 1) != 1) fail("hear");
-}
 
 // Makes a pair whose parent writes and whose child reads.
 static pid_t begin(int *fd) {
     for (int i = 0; i < LARGE; i++) bytes[i] = (uint64_t)i * 2654435761u >> 16;
-    if (pipe(to_child) || pipe(to_parent)) fail("pipe");
+    make_pipes();
     return make_pair(fd);
 }
 

@@ -4,6 +4,7 @@ use super::waits::run_source;
 
 const LARGE_WRITES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/large_writes.c");
 const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/phase_attacks.c");
+const PEEKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/peeks.c");
 const LATE_REQUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/late_requests.c");
 
 // If this failed, two programs that both write a message before they read would wait for each other for ever.
@@ -70,4 +71,16 @@ fn removed_registration_does_not_spin() {
 #[test]
 fn read_fills_every_part_of_a_long_list() {
     run_source("read_fills_every_part_of_a_long_list", ATTACKS, "parts");
+}
+
+// If this failed, a program that waits for a header without taking it would get a part, or would never see the rest.
+#[test]
+fn reads_that_wait_for_more_than_a_byte_get_it() {
+    run_source("reads_that_wait_for_more_than_a_byte_get_it", PEEKS, "more");
+}
+
+// If this failed, the same would hold for a header whose bytes took different ways.
+#[test]
+fn peek_waits_for_the_bytes_of_three_phases() {
+    run_source("peek_waits_for_the_bytes_of_three_phases", PEEKS, "borders");
 }

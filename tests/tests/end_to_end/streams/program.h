@@ -36,6 +36,22 @@ static inline void fail(const char *what) {
         } \
     } while (0)
 
+static int to_child[2], to_parent[2];
+
+// Makes the pipes by which both processes of a test tell each other to go on.
+static inline void make_pipes(void) {
+    if (pipe(to_child) || pipe(to_parent)) fail("pipe");
+}
+
+static inline void tell(int pipe) {
+    if (write(pipe, "x", 1) != 1) fail("tell");
+}
+
+static inline void hear(int pipe) {
+    char word;
+    if (read(pipe, &word, 1) != 1) fail("hear");
+}
+
 // Counts the streams in shared memory.
 static inline int shared_streams(void) {
     char line[512];
