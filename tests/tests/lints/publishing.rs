@@ -16,6 +16,7 @@ const PUBLISHED: &[&str] = &[
     "ddss-dsm-core",
     "ddss-engine",
     "ddss-ipc",
+    "ddss-river-core",
     "ddss-runtime",
     "ddss-sdp",
     "ddss-verbs",

@@ -18,8 +18,9 @@ const RULES: &[MemberRule] = &[
     rule("ddss-admission", &[], &[]),
     // Daemons use it, and groups of processes.
     rule("ddss-auth", &[], &[]),
-    // The simulator and a driver over any fabric use it.
+    // The simulator and a driver over any fabric use them.
     rule("ddss-dsm-core", &[], &[]),
+    rule("ddss-river-core", &[], &[]),
     // Only daemons and simulations run the engine: a change of it changes no client and no command.
     rule("ddss-engine", &["ddss-core"], &[]),
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
@@ -141,6 +142,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-auth",
     "ddss-dsm-core",
     "ddss-engine",
+    "ddss-river-core",
     "ddss-sdp",
     "ddss-twin",
     "ddss-client",

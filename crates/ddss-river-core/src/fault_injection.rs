@@ -1,0 +1,33 @@
+//! Bugs that tests switch on and have to find. Without the feature `planted` there are none, and `planted!` is a
+//! constant `false`.
+
+/// One bug.
+#[cfg(feature = "planted")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// A refused recall frees the slot, and so does the acknowledgement.
+    CreditUsedTwice,
+    /// A consumer gives a message back and processes it too.
+    RecalledProcessed,
+    /// A producer closes the queue when all messages are sent.
+    EndBeforeAcknowledgement,
+    /// A redelivered message is not flagged.
+    UnflaggedRedelivery,
+    /// A producer forgets the unacknowledged messages of a lost consumer.
+    ForgottenByLoss,
+    /// A message never fails, however many consumers it ends.
+    EndlessRedelivery,
+}
+
+/// Returns true if the engine has a bug.
+macro_rules! planted {
+    ($engine:expr, $bug:ident) => {{
+        #[cfg(feature = "planted")]
+        let has = $engine.bug == Some(crate::fault_injection::Bug::$bug);
+        #[cfg(not(feature = "planted"))]
+        let has = false;
+        has
+    }};
+}
+
+pub(crate) use planted;

@@ -1,0 +1,16 @@
+//! Vocabulary: names, messages, settings.
+
+mod config;
+mod guarantee;
+mod header;
+mod id;
+mod moment;
+mod notice;
+
+pub use config::{ConfigError, QueueConfig};
+pub use guarantee::Guarantee;
+pub use header::{Attempt, Flags, Header};
+pub use id::{ConsumerId, EdgeId, ProducerId, Route, UnitId};
+pub(crate) use moment::Draw;
+pub use moment::Moment;
+pub use notice::{Load, ToConsumer, ToProducer};
