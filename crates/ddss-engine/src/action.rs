@@ -156,7 +156,23 @@ pub enum Action {
         version: Version,
         /// Timestamp of the new version.
         timestamp: Timestamp,
+        /// True if its undo log has the memory that [`ReserveUndo`](Self::ReserveUndo) reserved: the commit does not fail.
+        has_undo: bool,
     },
+    /// Reserves the memory of the undo log for a later [`CommitLarge`](Self::CommitLarge), over many rounds. Answered with
+    /// [`Engine::undo_reserved`](super::Engine::undo_reserved). Reservations are counted, and all use the same memory.
+    ReserveUndo {
+        /// Segment to write later.
+        segment: SegmentId,
+        /// Pool offset of the header.
+        at: u64,
+        /// Length of the value in bytes.
+        bytes: u32,
+        /// Timestamp of the put.
+        timestamp: Timestamp,
+    },
+    /// Ends a reservation whose commit will not come.
+    ReleaseUndo,
     /// Copies bytes of a later commit into the pool, where no client or peer can change them.
     CopyAside {
         /// Source of the bytes.

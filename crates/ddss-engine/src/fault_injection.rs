@@ -82,6 +82,8 @@ pub enum Bug {
     JoinDuringCommit,
     /// A home whose replica refuses a large put commits it alone.
     AloneAfterRefusal,
+    /// A home sends a large put to its replica before the memory for its own commit is reserved.
+    UnreservedUndo,
     /// A replica acknowledges a large put when it has all parts, and commits nothing.
     UncommittedParts,
     /// A get, put or atomic of a row that another client has locked does not wait.

@@ -21,6 +21,11 @@ impl Engine {
         self.home().large_committed(now, segment, made);
     }
 
+    /// Handles the end of a reservation of memory for the undo log: from now on it is held, or there is no memory.
+    pub fn undo_reserved(&mut self, now: Now, segment: SegmentId, timestamp: Timestamp, made: bool) {
+        self.home().undo_reserved(now, segment, timestamp, made);
+    }
+
     /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill). Returns the pages of its first
     /// and last byte that no segment uses any more; they are to be cleared as a whole before the next call of the engine.
     pub fn cleared(&mut self, at: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {

@@ -113,7 +113,8 @@ impl Home<'_> {
         let segment = self.segments.get(id)?;
         let version = Version(segment.version().0 + 1);
         let Some(replication) = segment.replication.as_deref() else { return Err(Failure::NodeDown) };
-        let (node, goes_out) = (replication.node, !matches!(replication.role, Role::Home(SyncState::Parting)));
+        assert!(!matches!(replication.role, Role::Home(SyncState::Parting)), "puts wait until the cluster has decided");
+        let node = replication.node;
         let bytes = parts.bytes();
         let (offset, ranges) = match parts {
             RangeSet::One { offset, .. } => (offset, 0),
@@ -122,7 +123,7 @@ impl Home<'_> {
             }
             RangeSet::Many { .. } => (0, self.output.ranges_of(&parts).len() as u8),
         };
-        let is_staged = goes_out && (ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX);
+        let is_staged = ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX;
         let ticket = if is_staged {
             let peer = self.peers.reachable(node).ok_or(Failure::NodeDown)?;
             Some(peer.staging.take(bytes).ok_or(Failure::Busy(Limit::Staging))?)
@@ -165,12 +166,9 @@ impl Home<'_> {
         if let Some(served_get) = served_get {
             let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
             self.output.push(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
-        } else if goes_out {
-            self.output.push(Action::Send {
-                node,
-                message,
-                tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }),
-            });
+        } else {
+            let tail = MessageBody::Pool(at, RangeSet::One { offset: 0, bytes });
+            self.output.push(Action::Send { node, message, tail });
         }
         if planted!(self.segments, EarlyAcknowledgement) {
             self.acknowledge_early(now, id);

@@ -1,5 +1,6 @@
 //! Large puts of a replicated segment. The home sends the parts of a complete upload to the replica, which stores them
-//! beside its copy and commits all of them as one version. The home commits and answers after the replica.
+//! beside its copy and commits all of them as one version. The home commits and answers after the replica. It reserves
+//! the memory for that before the first part goes out: it cannot fail once the replica has the value.
 //!
 //! Until its commit has ended, the replica acknowledges only parts. So a home that dies before that is followed by a
 //! replica with the old value, or with the whole new one, which nobody was told of.
@@ -13,7 +14,7 @@ use crate::replication::replica::{ForwardedPart, ReplicaPiece};
 use crate::requester::ReplyFields;
 use crate::state::memory::areas::no_room;
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
-use crate::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState};
+use crate::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState, UndoMemory};
 use ddss_core::{
     Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Storage, Timestamp, UploadId,
 };
@@ -27,12 +28,42 @@ impl Home<'_> {
             return Err(Failure::Malformed);
         };
         let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
-        let what = ForwardKind::PutLarge(ForwardedUpload::new(offset, bytes, from));
+        let undo = match planted!(self.segments, UnreservedUndo) {
+            true => UndoMemory::Unreserved,
+            false => UndoMemory::Awaited,
+        };
+        let what = ForwardKind::PutLarge(ForwardedUpload::new(offset, bytes, from, undo));
+        let at = self.segments.get(id)?.at;
         let (requester, place, served_get) = (Some(requester), None, None);
         let forward = PendingForward { what, requester, version, timestamp, word: 0, place, served_get, deadline_us };
         self.begin_forward(now, id, forward);
+        if undo == UndoMemory::Awaited {
+            self.output.push(Action::ReserveUndo { segment: id, at, bytes, timestamp });
+        }
         self.continue_large_forward(now, id);
         Ok(())
+    }
+
+    /// Sends the parts of a large put whose commit here has its memory, or fails the put: nothing has happened.
+    pub(crate) fn undo_reserved(&mut self, now: Now, id: SegmentId, timestamp: Timestamp, made: bool) {
+        match self.forwarded_upload(id, timestamp) {
+            Some(upload) if made => {
+                upload.undo = UndoMemory::Reserved;
+                self.continue_large_forward(now, id);
+            }
+            Some(_) => self.fail_large_forward(now, id, self.node),
+            // The put has ended, or it is committed without a replica.
+            None if made => self.output.push(Action::ReleaseUndo),
+            None => {}
+        }
+    }
+
+    /// Fails a large put for which a node has no memory. Neither node has a new version.
+    fn fail_large_forward(&mut self, now: Now, id: SegmentId, node: NodeId) {
+        let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
+        self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
+        self.update_lock_gate(now, id);
+        self.serve_lock_queue(now, id);
     }
 
     /// Sends as many parts of a large put as may be in flight.
@@ -85,10 +116,7 @@ impl Home<'_> {
             return false;
         }
         if refusal.is_final || is_answered || now.steady_us >= deadline_us {
-            let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
-            self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
-            self.update_lock_gate(now, id);
-            self.serve_lock_queue(now, id);
+            self.fail_large_forward(now, id, node);
             return false;
         }
         if now.steady_us < refusal.retry_us {
@@ -152,7 +180,7 @@ impl Home<'_> {
 
     /// Writes the value of a large put into this home's segment: the replica has it, or there is none.
     pub(crate) fn commit_forwarded(&mut self, id: SegmentId, forward: &PendingForward, upload: ForwardedUpload) {
-        let ForwardedUpload { offset, bytes, from, .. } = upload;
+        let ForwardedUpload { offset, bytes, from, undo, .. } = upload;
         let PendingForward { requester, version, timestamp, .. } = *forward;
         let commit = LargeCommit {
             requester,
@@ -163,6 +191,7 @@ impl Home<'_> {
             timestamp,
             acknowledges: None,
             is_drop_deferred: false,
+            has_undo: undo == UndoMemory::Reserved,
         };
         // The segment exists: this cannot fail.
         let _ = self.start_large_commit(id, commit);
@@ -170,6 +199,9 @@ impl Home<'_> {
 
     /// Frees the upload of a put that was abandoned. Parts that are still in flight read it for some time.
     pub(crate) fn abandon_forwarded(&mut self, now: Now, upload: ForwardedUpload) {
+        if upload.undo == UndoMemory::Reserved {
+            self.output.push(Action::ReleaseUndo);
+        }
         if upload.in_flight == 0 {
             self.free_upload_at(upload.from);
         } else {
@@ -190,12 +222,10 @@ impl Home<'_> {
         let Ok(segment) = self.segments.get(id) else { return };
         let storage = segment.spec.storage;
         let Some(replication) = segment.replication.as_deref() else { return };
-        let (is_home, has_replica) = (replication.is_home(), replication.needs_acknowledgement());
+        let is_home = replication.is_home();
         let outcome = match made {
             _ if !is_home || commit.is_drop_deferred => Outcome::Indeterminate(Failure::NodeDown),
             true => Outcome::Done,
-            // The replica has the value, and may take over with it.
-            false if has_replica => Outcome::Indeterminate(no_room(storage)),
             false => Outcome::Failed(no_room(storage)),
         };
         let fields = if made { ReplyFields { version, timestamp, word: 0 } } else { ReplyFields::default() };
@@ -211,8 +241,6 @@ impl Home<'_> {
         if made {
             self.note_dirty(now, id, &RangeSet::One { offset, bytes });
             self.notify_watchers(id, version, timestamp);
-        } else if has_replica {
-            self.lose_replica(now, id);
         }
         // A copy that was complete but for this value waited for it.
         self.continue_resync(now, id);
@@ -314,6 +342,7 @@ impl Home<'_> {
             timestamp,
             acknowledges: Some((node, sent.epoch)),
             is_drop_deferred: false,
+            has_undo: false,
         };
         // The replica exists: this cannot fail.
         let _ = self.start_large_commit(id, commit);

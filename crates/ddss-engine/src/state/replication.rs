@@ -25,6 +25,10 @@ use ddss_core::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+mod forwarded_upload;
+
+pub(crate) use forwarded_upload::{ForwardedUpload, UndoMemory};
+
 /// Replication state of a node, over all segments.
 #[derive(Debug)]
 pub(crate) struct Replicas {
@@ -451,67 +455,6 @@ pub(crate) enum ForwardKind {
     Grant(LockRequest),
     /// Already committed: an injected bug.
     Done,
-}
-
-/// Progress of a large put on its way to the replica.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ForwardedUpload {
-    /// Offset of the value in the segment, and its length.
-    pub(crate) offset: u64,
-    pub(crate) bytes: u32,
-    /// Pool offset of the value.
-    pub(crate) from: u64,
-    /// Bytes that were sent.
-    pub(crate) sent: u32,
-    /// Parts that the replica has not answered.
-    pub(crate) in_flight: usize,
-    /// The replica has refused the put.
-    pub(crate) refusal: Option<UploadRefusal>,
-}
-
-/// Refusal of a large put by the replica, which keeps the version that it has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UploadRefusal {
-    /// The room will not come by itself: the put fails now.
-    pub(crate) is_final: bool,
-    /// Time to send the put again from its first part.
-    pub(crate) retry_us: u64,
-}
-
-impl ForwardedUpload {
-    pub(crate) fn new(offset: u64, bytes: u32, from: u64) -> Self {
-        Self { offset, bytes, from, sent: 0, in_flight: 0, refusal: None }
-    }
-
-    /// Takes the next part of at most `part` bytes, its place and its length; it is in flight from now on.
-    pub(crate) fn begin_part(&mut self, part: u32) -> Option<(u32, u32)> {
-        let (at, length) = (self.sent, part.min(self.bytes - self.sent));
-        if length == 0 || self.in_flight == RESYNC_PIECES_MAX || self.refusal.is_some() {
-            return None;
-        }
-        self.sent += length;
-        self.in_flight += 1;
-        Some((at, length))
-    }
-
-    /// Returns the newest part, which could not be sent.
-    pub(crate) fn return_part(&mut self, length: u32) {
-        assert!(self.in_flight > 0 && self.sent >= length, "only a part in flight is returned");
-        self.sent -= length;
-        self.in_flight -= 1;
-    }
-
-    /// Records the acknowledgement of a part. A replica may acknowledge more than it was sent.
-    pub(crate) fn end_part(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-    }
-
-    /// Records the refusal of a part, or of the commit behind the last one.
-    pub(crate) fn refuse(&mut self, is_final: bool, retry_us: u64) {
-        self.end_part();
-        let was_final = self.refusal.is_some_and(|refusal| refusal.is_final);
-        self.refusal = Some(UploadRefusal { is_final: is_final || was_final, retry_us });
-    }
 }
 
 /// Progress of a resync.

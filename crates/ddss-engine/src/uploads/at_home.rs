@@ -156,21 +156,31 @@ impl Home<'_> {
             return Err(Failure::Malformed);
         };
         let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
-        let is_drop_deferred = false;
-        let commit = LargeCommit { requester, offset, bytes, from, version, timestamp, acknowledges, is_drop_deferred };
+        let (is_drop_deferred, has_undo) = (false, false);
+        let commit = LargeCommit {
+            requester,
+            offset,
+            bytes,
+            from,
+            version,
+            timestamp,
+            acknowledges,
+            is_drop_deferred,
+            has_undo,
+        };
         self.start_large_commit(id, commit)?;
         Ok(true)
     }
 
     /// Starts a commit in slices: until its end all other operations on the segment wait.
     pub(crate) fn start_large_commit(&mut self, id: SegmentId, commit: LargeCommit) -> Result<(), Failure> {
-        let LargeCommit { offset, bytes, from, version, timestamp, .. } = commit;
+        let LargeCommit { offset, bytes, from, version, timestamp, has_undo, .. } = commit;
         let segment = self.segments.get_mut(id)?;
         let at = segment.at;
         segment.lock_queue.begin_commit();
         segment.set_large_commit(commit);
         self.segments.mark_busy(id);
-        self.output.push(Action::CommitLarge { segment: id, at, offset, bytes, from, version, timestamp });
+        self.output.push(Action::CommitLarge { segment: id, at, offset, bytes, from, version, timestamp, has_undo });
         Ok(())
     }
 
@@ -184,6 +194,7 @@ impl Home<'_> {
     pub(crate) fn large_committed(&mut self, now: Now, id: SegmentId, made: bool) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let Some(commit) = segment.take_large_commit() else { return };
+        assert!(made || !commit.has_undo, "a commit whose memory was reserved does not fail");
         segment.lock_queue.end_commit();
         let (storage, is_replicated) = (segment.spec.storage, segment.replication.is_some());
         let LargeCommit { requester, from, version, timestamp, .. } = commit;

@@ -112,11 +112,27 @@ impl Simulator {
                 });
                 self.nodes[node].commit(RecordPlace::of_plain_segment(at), &parts, &bytes, version, timestamp);
             }
-            Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp } => {
+            Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp, has_undo } => {
                 let (bytes, old, life) = (bytes as usize, Vec::new(), here.life);
-                here.commits.push_back(LargeCommit { segment, at, offset, bytes, from, version, timestamp, old });
+                here.commits.push_back(LargeCommit {
+                    segment,
+                    at,
+                    offset,
+                    bytes,
+                    from,
+                    version,
+                    timestamp,
+                    has_undo,
+                    old,
+                });
                 self.network.at(self.now_us + self.random.below(20), Event::CommitSlice { node, life });
             }
+            Action::ReserveUndo { segment, timestamp, .. } => {
+                let longest = if self.random.one_in(16) { 5000 } else { 30 };
+                let (later_us, life) = (self.now_us + self.random.below(longest), here.life);
+                self.network.at(later_us, Event::UndoReserved { node, life, segment, timestamp });
+            }
+            Action::ReleaseUndo => here.release_undo(),
             Action::CopyAside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
                 here.write(to, &bytes);
@@ -234,6 +250,18 @@ impl Simulator {
         }
     }
 
+    /// Ends a reservation of memory for an undo log: mostly there is some.
+    pub(crate) fn undo_reserved(&mut self, node: usize, life: u64, segment: SegmentId, timestamp: Timestamp) {
+        if self.nodes[node].life != life {
+            return;
+        }
+        let made = !self.random.one_in(40);
+        self.nodes[node].undo_reserved += usize::from(made);
+        let now = self.now(node);
+        self.nodes[node].engine.undo_reserved(now, segment, timestamp, made);
+        self.perform(node);
+    }
+
     /// Writes a slice of a large commit, or fails it because its undo log gets no memory.
     pub(crate) fn commit_slice(&mut self, node: usize, life: u64) {
         if self.nodes[node].life != life {
@@ -241,12 +269,8 @@ impl Simulator {
         }
         let fails = self.random.one_in(40);
         let here = &mut self.nodes[node];
-        // A home without that memory parts from its replica, which has the value already.
-        let is_replica = |segment| self.records.get(&segment).is_some_and(|record| record.known_as != record.segment);
-        let fails =
-            fails && (self.plan.faults || here.commits.front().is_some_and(|commit| is_replica(commit.segment)));
-        let is_first = here.commits.front().is_some_and(|commit| commit.old.is_empty());
-        let failed = if is_first && fails { here.commits.pop_front() } else { None };
+        let may_fail = here.commits.front().is_some_and(|commit| commit.old.is_empty() && !commit.has_undo);
+        let failed = if may_fail && fails { here.commits.pop_front() } else { None };
         let ended = match failed {
             Some(commit) => Some((commit.segment, false)),
             None => here.step_commit(400).map(|segment| (segment, true)),

@@ -2,7 +2,7 @@
 
 use super::decisions::NodeMessage;
 use crate::random::Random;
-use ddss_core::{Header, Range, RecordPlace, RemoteWindow};
+use ddss_core::{Header, Range, RecordPlace, RemoteWindow, SegmentId, Timestamp};
 use ddss_engine::{FetchTarget, ServedGetId, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,6 +85,8 @@ pub(crate) enum Event {
     Up { a: usize, b: usize },
     /// A node writes a slice of a large commit.
     CommitSlice { node: usize, life: u64 },
+    /// A reservation of memory for an undo log ends.
+    UndoReserved { node: usize, life: u64, segment: SegmentId, timestamp: Timestamp },
     /// Time passes for an engine.
     Tick { node: usize },
     /// A node crashes.
@@ -116,6 +118,7 @@ impl Event {
             | Event::Down { node, .. }
             | Event::Beat { node }
             | Event::CommitSlice { node, .. }
+            | Event::UndoReserved { node, .. }
             | Event::FromCouncil { node, .. }
             | Event::Tick { node } => [Some(node), None],
             Event::Deliver { to, .. } | Event::Read { to, .. } | Event::Fetched { to, .. } => [Some(to), None],

@@ -41,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) heard: u64,
     /// Large commits that are being written, in order.
     pub(crate) commits: VecDeque<LargeCommit>,
+    /// Reservations of memory for their undo logs that have not ended.
+    pub(crate) undo_reserved: usize,
 }
 
 /// A large commit, with its undo log.
@@ -53,6 +55,8 @@ pub(crate) struct LargeCommit {
     pub(crate) from: u64,
     pub(crate) version: Version,
     pub(crate) timestamp: Timestamp,
+    /// Its memory was reserved before.
+    pub(crate) has_undo: bool,
     /// Bytes that were replaced.
     pub(crate) old: Vec<u8>,
 }
@@ -79,6 +83,7 @@ impl Node {
             paused_until_us: 0,
             heard: 0,
             commits: VecDeque::new(),
+            undo_reserved: 0,
         };
         node.attach_all();
         node
@@ -112,6 +117,7 @@ impl Node {
         for commit in std::mem::take(&mut self.commits) {
             self.undo_commit(&commit);
         }
+        self.undo_reserved = 0;
         if forgets {
             self.areas.clear();
         }
@@ -275,7 +281,15 @@ impl Node {
             return None;
         }
         self.stamp(commit.at, commit.version, commit.timestamp);
+        if commit.has_undo {
+            self.release_undo();
+        }
         Some(commit.segment)
+    }
+
+    /// Ends a reservation of memory for an undo log.
+    pub(crate) fn release_undo(&mut self) {
+        self.undo_reserved = self.undo_reserved.checked_sub(1).expect("each reservation ends once");
     }
 
     /// Restores what an unfinished commit of the last daemon had replaced.

@@ -273,6 +273,9 @@ impl Simulator {
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
             Event::CommitSlice { node, life } => self.commit_slice(node, life),
+            Event::UndoReserved { node, life, segment, timestamp } => {
+                self.undo_reserved(node, life, segment, timestamp);
+            }
             Event::Beat { node } => self.beat(node),
             Event::AtCouncil { node, life, said } => self.receive_at_raft(node, life, said),
             Event::FromCouncil { node, life, upto, lease_until_us } => {
@@ -377,6 +380,10 @@ impl Simulator {
         let stuck = self.nodes.iter().map(|node| node.engine.pending()).sum::<usize>();
         if stuck > 0 {
             self.violation(format!("{stuck} operations never ended"));
+        }
+        let reserved = self.nodes.iter().map(|node| node.undo_reserved).sum::<usize>();
+        if reserved > 0 {
+            self.violation(format!("{reserved} reservations of memory for undo logs never ended"));
         }
         let counters: Vec<_> = self.nodes.iter().map(|node| node.engine.counters()).collect();
         self.report.torn_fetches = counters.iter().map(|counters| counters.torn_fetches).sum();

@@ -160,10 +160,15 @@ impl ActionExecutor {
             Action::Commit { at, parts, source, version, timestamp } => {
                 self.copy_actions().commit(at, &parts, source, (version, timestamp));
             }
-            Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp } => {
+            Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp, has_undo } => {
                 let (bytes, timestamp) = (u64::from(bytes), timestamp.0);
-                self.segment_work().commit_large(segment, LargeCommit { at, offset, bytes, from, version, timestamp });
+                let commit = LargeCommit { at, offset, bytes, from, version, timestamp };
+                self.background_tasks.commit(segment, commit, has_undo);
             }
+            Action::ReserveUndo { segment, at, bytes, timestamp } => {
+                self.background_tasks.reserve_undo(segment, at, bytes.into(), timestamp);
+            }
+            Action::ReleaseUndo => self.background_tasks.release_undo(),
             Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),
             Action::Fill { at, source, parts } => self.copy_actions().fill_replica(at, source, &parts),
             Action::WriteVersion { at, version, timestamp } => self.memory.set_version(at, version, timestamp),

@@ -10,7 +10,7 @@ use super::pool_error::PoolError;
 use super::segment_folder::{LARGE_UNDO_NAME, UNDO_NAME, check_registry};
 use super::undo_log::UndoLog;
 use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
-use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
+use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, PAGE_BYTES};
 use ddss_core::{
     Completion, Header, LockToken, NodeId, OWN_AREA, Outcome, Range, Record, RecordPlace, RequestId, SegmentId,
     Storage, Timestamp, Version, area_of, offset_of,
@@ -345,23 +345,18 @@ impl NodeMemory {
         Ok(())
     }
 
-    /// Reserves memory to undo a slice of a large commit.
-    pub(crate) fn reserve_undo(&mut self, commit: &LargeCommit, done: u64, length: u64) -> Result<(), MemoryError> {
+    /// Reserves memory to undo a slice of a large commit to the segment at `place`.
+    pub(crate) fn reserve_undo(&mut self, place: u64, done: u64, length: u64) -> Result<(), MemoryError> {
         if done == 0 {
-            self.open_large_undo(commit.at)?;
+            self.open_large_undo(place)?;
         }
-        self.large_undo_for(commit.at).expect(CHECKED).reserve(done, length)
+        self.large_undo_for(place).expect(CHECKED).reserve(done, length)
     }
 
-    /// Gives the memory of a slice back that undid it.
-    pub(crate) fn clear_undo(&self, commit: &LargeCommit, done: u64, length: u64) -> Result<(), MemoryError> {
-        self.large_undo_for(commit.at).map_or(Ok(()), |log| log.clear(done, length))
-    }
-
-    /// Gives the memory back with which large commits of the last daemon were undone.
-    pub(crate) fn clear_large_undo(&self) -> Result<(), MemoryError> {
+    /// Gives the memory back with which slices of large commits were undone.
+    pub(crate) fn clear_undo(&self, done: u64, length: u64) -> Result<(), MemoryError> {
         let in_files = self.files.as_ref().and_then(Files::large_undo);
-        self.large_undo.iter().chain(in_files).try_for_each(|log| log.clear(0, VALUE_BYTES_MAX as u64))
+        self.large_undo.iter().chain(in_files).try_for_each(|log| log.clear(done, length))
     }
 
     /// Writes a slice of a large commit; the last one publishes the new version.

@@ -5,7 +5,7 @@
 use super::memory::NodeMemory;
 use crate::storage::pool_error::PoolError;
 use ddss_admin::storage::{Entry, area_path};
-use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
+use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, VALUE_BYTES_MAX};
 use ddss_core::{
     Audience, Failure, Header, LockToken, OWN_AREA, Record, Storage, Timestamp, Version, area_of, offset_of,
 };
@@ -64,7 +64,9 @@ pub(crate) fn restore(
             engine.restore_free(last);
         }
     }
-    memory.clear_large_undo().map_err(|source| PoolError::File { path: folder.to_owned(), source })?;
+    memory
+        .clear_undo(0, VALUE_BYTES_MAX as u64)
+        .map_err(|source| PoolError::File { path: folder.to_owned(), source })?;
     let floor = memory.registry.floor();
     engine.restore_clock(floor);
     for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {

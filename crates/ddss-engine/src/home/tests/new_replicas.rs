@@ -1,4 +1,4 @@
-//! Tests of the choice of the next replica, and of large puts that a replica refuses.
+//! Tests of the choice of the next replica, and of large puts that a replica refuses or for which the home has no memory.
 
 use super::forwarded_rows::{self, FIRST};
 use super::interrupted_ops::{decide, lose, paired};
@@ -51,8 +51,8 @@ fn replica_that_refuses_its_copy_later_is_recorded_with_the_reason() {
     assert_eq!(offered(&mut parts), Some(other));
 }
 
-/// Begins a large put; returns the timestamp of its parts, and how many are in flight.
-fn put_large(parts: &mut Parts, id: SegmentId) -> (Timestamp, usize) {
+/// Begins a large put; returns its timestamp.
+fn begin_large(parts: &mut Parts, id: SegmentId) -> Timestamp {
     let client = ClientId { index: 0, generation: 1 };
     let requester = Requester::Peer(super::A, STEP);
     let uploader = Uploader { requester, principal: OWNER, client, deadline_us: NOW.steady_us + 50_000 };
@@ -61,6 +61,18 @@ fn put_large(parts: &mut Parts, id: SegmentId) -> (Timestamp, usize) {
     let upload = parts.uploads.begin(NOW.steady_us, owner, id, (at, BYTES));
     parts.uploads.append(NOW.steady_us, upload, (owner, id), (0, BYTES)).expect("it is the only part");
     parts.home().commit_upload(NOW, &uploader, id, (0, upload), PutConditions::default()).expect("it is allowed");
+    let actions = parts.actions();
+    let [Action::ReserveUndo { segment, bytes: BYTES, timestamp, .. }] = actions[..] else {
+        panic!("memory for the commit here comes before all parts: {actions:?}")
+    };
+    assert_eq!(segment, id);
+    timestamp
+}
+
+/// Begins a large put for which this home has memory; returns the timestamp of its parts, and how many are in flight.
+fn put_large(parts: &mut Parts, id: SegmentId) -> (Timestamp, usize) {
+    let timestamp = begin_large(parts, id);
+    parts.home().undo_reserved(NOW, id, timestamp, true);
     sent(parts).expect("the first parts go out")
 }
 
@@ -87,6 +99,59 @@ fn large() -> (Parts, SegmentId, NodeId) {
     let (mut parts, id, replica, _) = paired(Spec::new(BYTES.into()));
     parts.uploads.at_once_max = 64;
     (parts, id, replica)
+}
+
+/// Counts the reservations that end without a commit, and the commits that have one.
+fn ends_of_reservations(actions: &[Action]) -> (usize, usize) {
+    let count = |ends: fn(&Action) -> bool| actions.iter().filter(|&action| ends(action)).count();
+    let is_commit = |action: &Action| matches!(action, Action::CommitLarge { has_undo: true, .. });
+    (count(|action| matches!(action, Action::ReleaseUndo)), count(is_commit))
+}
+
+#[test]
+fn large_put_that_this_home_has_no_memory_to_commit_fails_before_the_replica_has_it() {
+    // If this broke, the home would part from its replica, and acknowledge the next put with one copy.
+    let (mut parts, id, replica) = large();
+    let version = parts.segments.get(id).unwrap().version();
+    let timestamp = begin_large(&mut parts, id);
+    assert_eq!(parts.put(id, replica, b"behind it"), Ok(()));
+    assert_eq!(parts.actions(), [], "the next put waits");
+    parts.home().undo_reserved(SOON, id, timestamp, false);
+    let actions = parts.actions();
+    let [Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. }, .., put] = &actions[..] else {
+        panic!("the put fails, and the next one goes out: {actions:?}")
+    };
+    assert_eq!((*outcome, *word), (Outcome::Failed(Failure::NoSpace), 1), "this node has no memory");
+    assert!(matches!(put, Action::Send { message: Message::Forward { .. }, .. }), "{put:?}");
+    assert_eq!(ends_of_reservations(&actions), (0, 0));
+    let segment = parts.segments.get(id).unwrap();
+    assert!(segment.version() == version && segment.replication.as_ref().unwrap().needs_acknowledgement());
+    assert_eq!(parts.uploads.usage(), (0, 0), "the memory of the put is free");
+}
+
+#[test]
+fn reservation_ends_with_its_commit_or_without_one() {
+    // If this broke, the memory of the undo log would never be free again, or be taken from a commit that needs it.
+    let (mut parts, id, replica) = large();
+    let (timestamp, _) = put_large(&mut parts, id);
+    parts.home().replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::Put, timestamp));
+    assert_eq!(ends_of_reservations(&parts.actions()), (0, 1));
+    parts.home().large_committed(SOON, id, true);
+    assert_eq!(ended(&mut parts), Some((Outcome::Done, 0)));
+    // The replica refuses.
+    let (timestamp, count) = put_large(&mut parts, id);
+    for _ in 0..count {
+        parts.home().replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::NoRoom, timestamp));
+    }
+    assert_eq!(ends_of_reservations(&parts.actions()), (1, 0));
+    // The replica goes while the memory is reserved: the commit without a replica looks for memory by itself.
+    let timestamp = begin_large(&mut parts, id);
+    lose(&mut parts, replica);
+    decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
+    let actions = parts.actions();
+    assert!(actions.iter().any(|action| matches!(action, Action::CommitLarge { has_undo: false, .. })), "{actions:?}");
+    parts.home().undo_reserved(SOON, id, timestamp, true);
+    assert_eq!(parts.actions(), [Action::ReleaseUndo]);
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub(crate) struct LargeCommit {
     pub(crate) acknowledges: Option<(NodeId, u32)>,
     /// The replica is dropped at the end.
     pub(crate) is_drop_deferred: bool,
+    /// The memory of the undo log is reserved.
+    pub(crate) has_undo: bool,
 }
 
 /// All uploads of this node, with bounds over their memory.

@@ -6,7 +6,7 @@
 use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use ddss_core::limits::PAGE_BYTES;
-use ddss_core::{Header, Record, SegmentId};
+use ddss_core::{Header, Record, SegmentId, Timestamp};
 use ddss_ipc::MemoryError;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,10 +21,12 @@ pub(crate) enum BackgroundTask {
     Move { record: Record, from: u64, bytes: u64 },
     /// Zero memory and release its pages.
     Clear { at: u64, bytes: u64 },
-    /// Reserve the memory of the undo log, then replace bytes of a segment.
+    /// Reserve the memory of the undo log for a later commit to the segment at a place.
+    ReserveUndo { segment: SegmentId, at: u64, bytes: u64, timestamp: Timestamp },
+    /// Reserve the memory of the undo log unless that is done, then replace bytes of a segment.
     Commit { segment: SegmentId, commit: LargeCommit },
-    /// Give the memory of the undo log back.
-    ClearUndo { commit: LargeCommit },
+    /// Give the memory of the undo logs back, unless a commit needs it again.
+    ClearUndo { bytes: u64 },
 }
 
 /// All unfinished tasks; they take turns, one slice each.
@@ -34,8 +36,12 @@ pub(crate) struct BackgroundTasks {
     waiting: VecDeque<(BackgroundTask, u64)>,
     /// Consecutive rounds without other work.
     idle_rounds: u32,
-    /// True from the first slice of a large commit until its undo log is free for the next one.
+    /// True from the first slice of a large commit to the last one.
     is_committing: bool,
+    /// Large commits that wait or run, and reservations for later ones. Each uses the first bytes of an undo log.
+    undo_users: usize,
+    /// Memory of an undo log that was reserved since nothing used the logs.
+    undo_bytes: u64,
     /// Time at which the next slice is due, even under load.
     next_due: Option<Instant>,
 }
@@ -67,6 +73,35 @@ impl BackgroundTasks {
         self.waiting.push_back((task, 0));
     }
 
+    /// Adds a large commit.
+    pub(crate) fn commit(&mut self, segment: SegmentId, commit: LargeCommit, has_undo: bool) {
+        if !has_undo {
+            self.use_undo(commit.bytes);
+        }
+        let reserved = if has_undo { commit.bytes } else { 0 };
+        self.waiting.push_back((BackgroundTask::Commit { segment, commit }, reserved));
+    }
+
+    /// Adds the reservation of memory for a later commit.
+    pub(crate) fn reserve_undo(&mut self, segment: SegmentId, at: u64, bytes: u64, timestamp: Timestamp) {
+        self.use_undo(bytes);
+        self.add(BackgroundTask::ReserveUndo { segment, at, bytes, timestamp });
+    }
+
+    fn use_undo(&mut self, bytes: u64) {
+        self.undo_users += 1;
+        self.undo_bytes = self.undo_bytes.max(bytes);
+    }
+
+    /// Ends a commit, or a reservation whose commit will not come. After the last one the memory is given back.
+    pub(crate) fn release_undo(&mut self) {
+        self.undo_users = self.undo_users.checked_sub(1).expect("each user of the undo logs ends once");
+        if self.undo_users == 0 {
+            let bytes = std::mem::take(&mut self.undo_bytes);
+            self.add(BackgroundTask::ClearUndo { bytes });
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -83,15 +118,26 @@ impl BackgroundTasks {
     /// Does one slice of the next task. Returns the task when it is finished or has failed.
     pub(crate) fn step(&mut self, memory: &mut NodeMemory) -> Option<(BackgroundTask, Result<(), MemoryError>)> {
         let (task, done) = self.waiting.pop_front()?;
-        if let BackgroundTask::Commit { commit, .. } | BackgroundTask::ClearUndo { commit } = task {
-            return self.step_commit(memory, task, commit, done);
-        }
         let (at, bytes) = match task {
             BackgroundTask::Form { record, bytes, .. } | BackgroundTask::Move { record, bytes, .. } => {
                 (record.at, bytes)
             }
             BackgroundTask::Clear { at, bytes } => (at, bytes),
-            BackgroundTask::Commit { .. } | BackgroundTask::ClearUndo { .. } => return None,
+            BackgroundTask::Commit { commit, .. } => return self.step_commit(memory, (task, done), commit),
+            BackgroundTask::ReserveUndo { at, bytes, .. } => {
+                let ended = self.step_undo((task, done), (bytes, bytes), |slice| memory.reserve_undo(at, done, slice));
+                if ended.as_ref().is_some_and(|(_, ended)| ended.is_err()) {
+                    self.release_undo();
+                }
+                return ended;
+            }
+            BackgroundTask::ClearUndo { bytes } if self.undo_users > 0 => {
+                self.undo_bytes = self.undo_bytes.max(bytes);
+                return None;
+            }
+            BackgroundTask::ClearUndo { bytes } => {
+                return self.step_undo((task, done), (bytes, bytes), |slice| memory.clear_undo(done, slice));
+            }
         };
         // Each slice ends with a page: of a page that two slices share the memory would not be given back.
         let slice = (Self::SLICE_BYTES - (at + done) % PAGE_BYTES as u64).min(bytes - done);
@@ -114,38 +160,51 @@ impl BackgroundTasks {
         }
     }
 
-    /// Does one slice of a large commit: first of its reservation, then of its bytes, later of the end of its log. One
-    /// commit at a time uses the log.
+    /// Does one slice of a large commit: first of its reservation, then of its bytes. One commit at a time writes to the
+    /// log.
     fn step_commit(
         &mut self,
         memory: &mut NodeMemory,
-        task: BackgroundTask,
+        (task, done): (BackgroundTask, u64),
         commit: LargeCommit,
-        done: u64,
     ) -> Option<(BackgroundTask, Result<(), MemoryError>)> {
-        let is_first = done == 0 && matches!(task, BackgroundTask::Commit { .. });
-        if is_first && std::mem::replace(&mut self.is_committing, true) {
-            self.waiting.push_back((task, 0));
+        let bytes = commit.bytes;
+        if done < bytes {
+            let reserve = |slice| memory.reserve_undo(commit.at, done, slice);
+            let ended = self.step_undo((task, done), (bytes, 2 * bytes), reserve);
+            if ended.is_some() {
+                self.release_undo();
+            }
+            return ended;
+        }
+        if done == bytes && std::mem::replace(&mut self.is_committing, true) {
+            self.waiting.push_back((task, done));
             return None;
         }
-        let at = done % commit.bytes;
-        let slice = Self::COMMIT_SLICE_BYTES.min(commit.bytes - at);
+        let ended = self.step_undo((task, done), (2 * bytes, 2 * bytes), |slice| {
+            memory.write_slice(&commit, done - bytes, slice);
+            Ok(())
+        });
+        if ended.is_some() {
+            self.is_committing = false;
+            self.release_undo();
+        }
+        ended
+    }
+
+    /// Does one slice of a phase that ends after `end` bytes, of a task that ends after `total` bytes.
+    fn step_undo(
+        &mut self,
+        (task, done): (BackgroundTask, u64),
+        (end, total): (u64, u64),
+        step: impl FnOnce(u64) -> Result<(), MemoryError>,
+    ) -> Option<(BackgroundTask, Result<(), MemoryError>)> {
+        let slice = Self::COMMIT_SLICE_BYTES.min(end - done);
         self.next_due = None;
-        let (ended, total) = match task {
-            BackgroundTask::ClearUndo { .. } => (memory.clear_undo(&commit, at, slice), commit.bytes),
-            _ if done < commit.bytes => (memory.reserve_undo(&commit, at, slice), 2 * commit.bytes),
-            _ => {
-                memory.write_slice(&commit, at, slice);
-                (Ok(()), 2 * commit.bytes)
-            }
-        };
+        let ended = step(slice);
         if ended.is_ok() && done + slice < total {
             self.waiting.push_back((task, done + slice));
             return None;
-        }
-        match task {
-            BackgroundTask::ClearUndo { .. } => self.is_committing = false,
-            _ => self.waiting.push_back((BackgroundTask::ClearUndo { commit }, 0)),
         }
         Some((task, ended))
     }
@@ -233,6 +292,72 @@ mod tests {
         let ended = (0..100).find_map(|_| background_tasks.step(&mut memory)).unwrap();
         assert!(ended.1.is_err() && background_tasks.is_empty());
         assert_eq!(memory.registry.entries().count(), 0, "a segment without memory is written down");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Takes steps until a task ends; returns whether it was done.
+    fn end_next(tasks: &mut BackgroundTasks, memory: &mut NodeMemory) -> (BackgroundTask, bool) {
+        let (task, ended) = (0..1000).find_map(|_| tasks.step(memory)).expect("each task ends");
+        (task, ended.is_ok())
+    }
+
+    #[test]
+    fn memory_of_the_undo_log_is_held_from_its_reservation_to_the_end_of_the_commit() {
+        // If this broke, a home would find no memory for a large put that its replica has committed.
+        const BYTES: u64 = 3 * BackgroundTasks::COMMIT_SLICE_BYTES / 2;
+        let folder = std::env::temp_dir().join(format!("ddssd-background_tasks-undo-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut memory = NodeMemory::open(&folder, NodeId(1), 4 * BYTES).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
+        let log = folder.join(crate::storage::segment_folder::LARGE_UNDO_NAME);
+        let (segment, at, timestamp) = (SegmentId::new(NodeId(1), 0, 1), 1 << 48, Timestamp(1));
+        let commit = |bytes, version| {
+            let version = ddss_core::Version(version);
+            LargeCommit { at, offset: 0, bytes, from: (1 << 48) + 2 * BYTES, version, timestamp: 1 }
+        };
+        let mut tasks = BackgroundTasks::default();
+        // A reservation that fails holds nothing.
+        std::fs::create_dir(&log).unwrap();
+        tasks.reserve_undo(segment, at, 100, timestamp);
+        assert!(!end_next(&mut tasks, &mut memory).1);
+        assert!(matches!(end_next(&mut tasks, &mut memory), (BackgroundTask::ClearUndo { .. }, true)));
+        std::fs::remove_dir(&log).unwrap();
+        tasks.reserve_undo(segment, at, BYTES, timestamp);
+        let reserved = BackgroundTask::ReserveUndo { segment, at, bytes: BYTES, timestamp };
+        assert_eq!(end_next(&mut tasks, &mut memory), (reserved, true));
+        // Another commit ends meanwhile, and so does a reservation whose commit does not come.
+        tasks.commit(segment, commit(100, 1), false);
+        assert!(end_next(&mut tasks, &mut memory).1 && tasks.is_empty());
+        tasks.reserve_undo(segment, at, 100, timestamp);
+        assert!(end_next(&mut tasks, &mut memory).1);
+        tasks.release_undo();
+        assert!(tasks.is_empty(), "nothing is given back");
+        tasks.commit(segment, commit(BYTES, 2), true);
+        let steps = (1..).find(|_| tasks.step(&mut memory).is_some()).unwrap();
+        assert_eq!(steps, 2, "it writes two slices, and reserves none");
+        assert_eq!(end_next(&mut tasks, &mut memory), (BackgroundTask::ClearUndo { bytes: BYTES }, true));
+        assert!(tasks.is_empty());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn memory_that_a_new_commit_needs_is_not_given_back() {
+        // If this broke, the memory of a commit that runs would be given back by the end of the one before.
+        const BYTES: u64 = 3 * BackgroundTasks::COMMIT_SLICE_BYTES;
+        let folder = std::env::temp_dir().join(format!("ddssd-background_tasks-reused-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut memory = NodeMemory::open(&folder, NodeId(1), LARGE).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
+        let (segment, at, timestamp) = (SegmentId::new(NodeId(1), 0, 1), 1 << 48, Timestamp(1));
+        let mut tasks = BackgroundTasks::default();
+        tasks.reserve_undo(segment, at, BYTES, timestamp);
+        assert!(end_next(&mut tasks, &mut memory).1);
+        tasks.release_undo();
+        assert!(tasks.step(&mut memory).is_none(), "one slice is given back");
+        tasks.reserve_undo(segment, at, 100, timestamp);
+        assert!(end_next(&mut tasks, &mut memory).1 && tasks.is_empty());
+        tasks.release_undo();
+        assert_eq!(end_next(&mut tasks, &mut memory), (BackgroundTask::ClearUndo { bytes: BYTES }, true), "all of it");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

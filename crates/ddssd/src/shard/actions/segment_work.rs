@@ -3,7 +3,6 @@
 use super::background::{BackgroundTask, BackgroundTasks};
 use crate::peers::links::Links;
 use crate::status::Recorder;
-use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::{RegisteredAreas, format_with_cause};
 use ddss_core::limits::PAGE_BYTES;
@@ -98,10 +97,6 @@ impl SegmentWork<'_> {
         }
     }
 
-    pub(crate) fn commit_large(&mut self, segment: SegmentId, commit: LargeCommit) {
-        self.tasks.add(BackgroundTask::Commit { segment, commit });
-    }
-
     /// Does one slice of the work that waits. Returns true if a task has ended.
     pub(crate) fn step(&mut self) -> bool {
         let Some((task, ended)) = self.tasks.step(self.memory) else { return false };
@@ -114,11 +109,10 @@ impl SegmentWork<'_> {
             }
             BackgroundTask::Clear { at, bytes } => self.finish_clear(at, bytes, ended),
             BackgroundTask::Commit { segment, .. } => {
-                if let Err(error) = &ended {
-                    let error = format_with_cause(error);
-                    tracing::warn!(%segment, error, "no memory to undo a large put");
-                }
-                self.engine.large_committed(self.now, segment, ended.is_ok());
+                self.engine.large_committed(self.now, segment, has_memory(segment, ended));
+            }
+            BackgroundTask::ReserveUndo { segment, timestamp, .. } => {
+                self.engine.undo_reserved(self.now, segment, timestamp, has_memory(segment, ended));
             }
             BackgroundTask::ClearUndo { .. } => {
                 if let Err(error) = ended {
@@ -129,4 +123,13 @@ impl SegmentWork<'_> {
         }
         true
     }
+}
+
+/// Returns true if the undo log of a large put got its memory.
+fn has_memory(segment: SegmentId, reserved: Result<(), MemoryError>) -> bool {
+    if let Err(error) = &reserved {
+        let error = format_with_cause(error);
+        tracing::warn!(%segment, error, "no memory to undo a large put");
+    }
+    reserved.is_ok()
 }
