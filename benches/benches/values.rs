@@ -4,6 +4,8 @@
 //!   (`tcp-lo`), beside Redis on the same node. `outstanding` above 1 is one call with that many keys, or that many
 //!   commands sent together.
 //! - `map-insert`: an insert into a map, which its home executes in one round trip, beside a set of Redis.
+//! - `map-update`: a change of a key of a small map, while another client changes its neighbours.
+//! - `map-count`, `map-remove-expired`, `map-first-event`: calls over a whole map of a million keys.
 //! - `get`, `put` of 1 MiB and 64 MiB from another node: the larger one is sent in parts and committed once.
 //! - `put` with `waits`: beside a client with that many parked waits.
 //! - `ping` with `tasks`: calls of that many tasks of one client.
@@ -40,6 +42,8 @@ const WAITS: usize = 10_000;
 const KEPT_WAITS: usize = 16;
 /// Memory of a daemon that holds large values.
 const LARGE_POOL_BYTES: u64 = 512 << 20;
+/// Memory of a daemon that holds a map of a million keys.
+const WHOLE_MAP_POOL_BYTES: u64 = 512 << 20;
 /// Time limit for the preparation of a part.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// Time limit of calls that wait while others are measured.
@@ -62,9 +66,11 @@ fn main() {
 type Part = (&'static [&'static str], fn(&mut Bench));
 
 /// Words in the labels of each part, for `--only`.
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 7] = [
     (&["near"], near_records),
     (&["record", "map"], far_records),
+    (&["update"], updates),
+    (&["count", "expired", "event"], whole_maps),
     (&["1048576", "67108864"], large_values),
     (&["waits"], beside_waits),
     (&["tasks"], tasks),
@@ -242,6 +248,109 @@ fn far_records(bench: &mut Bench) {
     figures.push(map_insert(cluster, map, "tcp-lo/auto/t1"));
     figures.extend(redis_gets(bench));
     bench.family(tcp_ping_pong(bench.cores, Wait::Spin, VALUE_BYTES, 1), figures);
+}
+
+/// Changes of the keys of one bucket, by two clients of another node.
+fn updates(bench: &mut Bench) {
+    let time = if bench.options.bench { Duration::from_secs(4) } else { Duration::from_millis(20) };
+    let cluster = Cluster::pair(PLACEMENTS(bench.cores)[1]);
+    let home = cluster.client_of(1, Strategy::Auto);
+    let map: SharedMap<u64, u64> = SharedMap::allocate(&home, "neighbours", 2).expect("the pool is large enough");
+    for key in 0..2 {
+        map.insert(&key, &0).expect("the map has room");
+    }
+    let open = |cluster: &Cluster| {
+        let client = cluster.client(Strategy::Auto);
+        opened(|| SharedMap::<u64, u64>::open(&client, "neighbours"))
+    };
+    let mut limit = tcp_ping_pong(bench.cores, Wait::Spin, VALUE_BYTES, 1);
+    for others in 0..2 {
+        bench.by_itself(&mut limit, &format!("ddss,map-update,8,tcp-lo/auto/t{},1", others + 1), time, |time| {
+            cluster.wake();
+            let stop = Arc::new(AtomicBool::new(false));
+            let others: Vec<_> = (1..=others)
+                .map(|key| {
+                    let (map, stop) = (open(&cluster), Arc::clone(&stop));
+                    std::thread::spawn(move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            add_one(&map, key);
+                        }
+                    })
+                })
+                .collect();
+            let (map, mut sample, begin) = (open(&cluster), Sample::empty(), Instant::now());
+            while begin.elapsed() < time {
+                let call = Instant::now();
+                add_one(&map, 0);
+                sample.record(call.elapsed(), 1, 1);
+            }
+            sample.elapsed = begin.elapsed();
+            stop.store(true, Ordering::Relaxed);
+            others.into_iter().for_each(|other| other.join().expect("the other client does not panic"));
+            cluster.rest();
+            StandaloneResult::new(sample)
+        });
+    }
+    cluster.wake();
+    map.release().expect("the home is there");
+}
+
+/// Opens a map once the cluster knows its name.
+fn opened<T>(mut open: impl FnMut() -> Result<T, ddss::Error>) -> T {
+    let begin = Instant::now();
+    loop {
+        match open() {
+            Ok(handle) => return handle,
+            Err(error) => assert!(begin.elapsed() < READY_MAX, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn add_one(map: &SharedMap<u64, u64>, key: u64) {
+    map.update(&key, |number| *number += 1).expect("the home is there").expect("the key is there");
+}
+
+/// Calls over all keys of a map whose home is another node.
+fn whole_maps(bench: &mut Bench) {
+    let keys = if bench.options.bench { 1_000_000 } else { 1_000 };
+    let time = Duration::from_secs(2);
+    let cluster = Cluster::pair_with(PLACEMENTS(bench.cores)[1], WHOLE_MAP_POOL_BYTES);
+    let home = cluster.client_of(1, Strategy::Auto);
+    let map = Map::allocate(&home, "whole", keys).expect("the pool is large enough");
+    for number in 0..keys {
+        map.insert(&key(number), &[7; VALUE_BYTES]).expect("the map has room");
+    }
+    let client = cluster.client(Strategy::Auto);
+    let far = opened(|| Map::open(&client, "whole"));
+    cluster.rest();
+    let last = key(keys - 1);
+    let calls: [(&str, &dyn Fn()); 3] = [
+        ("map-count", &|| assert_eq!(far.count().expect("in time"), keys, "all keys are there")),
+        ("map-remove-expired", &|| {
+            let freed = far.remove_expired(0, u64::MAX).expect("in time");
+            assert_eq!(freed, 0, "nothing expires");
+        }),
+        ("map-first-event", &|| {
+            far.watch_prefix(&last).next_event().expect("in time");
+        }),
+    ];
+    let mut limit = tcp_ping_pong(bench.cores, Wait::Spin, VALUE_BYTES, 1);
+    for (op, act) in calls {
+        bench.by_itself(&mut limit, &format!("ddss,{op},{keys},tcp-lo/auto/t1,1"), time, |time| {
+            cluster.wake();
+            let (mut sample, begin) = (Sample::empty(), Instant::now());
+            while begin.elapsed() < time {
+                let call = Instant::now();
+                act();
+                sample.record(call.elapsed(), 1, 1);
+            }
+            sample.elapsed = begin.elapsed();
+            cluster.rest();
+            StandaloneResult::new(sample)
+        });
+    }
+    cluster.wake();
 }
 
 /// Gets and puts of one part and of many.
