@@ -1,10 +1,13 @@
 //! Errors of a space.
 
+use crate::sys::Refused;
 use ddss_dsm_core::{ConfigError, Failure, SettingsError};
 use ddss_group::JoinError;
 use ddss_runtime::RuntimeError;
 use ddss_verbs::FabricError;
 use std::io;
+use std::net::IpAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Error of a call. After the first lost rank every call fails.
@@ -32,6 +35,66 @@ pub enum SpaceError {
         end: u128,
         /// Bytes of the space.
         bytes: u64,
+    },
+    /// The other ranks cannot reach this address.
+    #[error("cannot listen on {0}: name an address of this machine that the other ranks reach")]
+    Address(IpAddr),
+    /// Elements are outside the region, or the range has none.
+    #[error("elements {start} to {end} are none of the region, which has {len}")]
+    OutOfRegion {
+        /// First element.
+        start: usize,
+        /// Behind the last element.
+        end: usize,
+        /// Elements of the region.
+        len: usize,
+    },
+    /// Another view of the same bytes lives, and one of the two writes.
+    #[error("a view of bytes {start} to {end} of the space lives, and one of the two writes: drop it first")]
+    Borrowed {
+        /// First byte of the other view.
+        start: u64,
+        /// Behind its last byte.
+        end: u64,
+    },
+    /// Too many views live.
+    #[error("4096 views of this rank live: drop some")]
+    ViewsFull,
+    /// The name of a region is empty or too long.
+    #[error("the name of a region has 1 to {max} bytes, and this one {bytes}")]
+    RegionName {
+        /// Bytes of the name.
+        bytes: usize,
+        /// Bytes at most.
+        max: usize,
+    },
+    /// The region has other elements or homes.
+    #[error("region {region} has {theirs} {what}, and this rank asks for {ours}: ask for the same")]
+    RegionMismatch {
+        /// Name of the region.
+        region: String,
+        /// What differs.
+        what: &'static str,
+        /// Value of the region.
+        theirs: u64,
+        /// Value of this rank.
+        ours: u64,
+    },
+    /// The space has no room for the region, or the region has no element.
+    #[error("no room for region {region}: {asked} bytes of {left} left; join with more bytes on all ranks")]
+    NoRoom {
+        /// Name of the region.
+        region: String,
+        /// Bytes of the region.
+        asked: u64,
+        /// Bytes that are left.
+        left: u64,
+    },
+    /// There are too many regions.
+    #[error("no room for another region: a space has {max}")]
+    RegionsFull {
+        /// Regions at most.
+        max: usize,
     },
     /// Ranks are missing.
     #[error("not all of the {ranks} ranks have come within {waited:?}: start the others, or raise the timeout")]
@@ -62,4 +125,15 @@ pub enum SpaceError {
     /// A system call failed.
     #[error("a system call failed")]
     System(#[source] io::Error),
+}
+
+impl From<Refused> for SpaceError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Borrowed(Range { start, end }) => Self::Borrowed { start, end },
+            Refused::Full => Self::ViewsFull,
+            // It was open: the space ended meanwhile.
+            Refused::Closed => Self::Ended,
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! joins and notices deaths; each rank brings a fabric of its own.
 //!
 //! The engine is `ddss-dsm-core`, the members are those of `ddss-group`. This crate joins them: `transport` is the service
-//! thread of a rank, `space` the calls.
+//! thread of a rank, `space` the calls, `view` typed regions.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -16,7 +16,10 @@ mod space;
 #[allow(unsafe_code, reason = "copies between a mapping that peers write and memory of this process")]
 mod sys;
 mod transport;
+mod view;
 
-pub use ddss_dsm_core::{Failure, Ordering, Protocol, Stamps};
+pub use ddss_dsm_core::{Failure, Homes, Ordering, Protocol, Rank, Stamps, Statistics};
 pub use error::SpaceError;
 pub use space::{Section, Space, SpaceOptions};
+pub use sys::{ReadView, WriteView};
+pub use view::Region;

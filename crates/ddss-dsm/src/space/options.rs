@@ -1,5 +1,6 @@
 //! Options of a space.
 
+use crate::view::DIRECTORY_PAGES;
 use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl SpaceOptions {
 
     /// Returns the settings of the engine of a rank on a fabric with messages of so many bytes.
     pub(super) fn config(&self, rank: Rank, message_bytes: usize) -> Config {
-        let pages = self.bytes.div_ceil(Self::PAGE_BYTES.into());
+        let pages = self.bytes.div_ceil(Self::PAGE_BYTES.into()).saturating_add(DIRECTORY_PAGES.into());
         Config {
             rank,
             ranks: self.ranks.into(),

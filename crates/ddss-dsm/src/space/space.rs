@@ -2,17 +2,20 @@
 
 use super::options::SpaceOptions;
 use crate::error::SpaceError;
-use crate::transport::{Call, Command, Reply, Service, ServiceConfig};
+use crate::sys::Frames;
+use crate::transport::{Call, Command, OWN_INDICES, RankMemory, Reply, Service, ServiceConfig};
 use ddss::Client;
 use ddss_auth::Context;
-use ddss_dsm_core::{Failure, Rank, Request, SETTINGS_BYTES, SettingsError};
+use ddss_dsm_core::{
+    Access, Failure, Homes, PageId, PageRange, Rank, Request, SETTINGS_BYTES, SettingsError, Statistics,
+};
 use ddss_group::{JoinError, JoinOptions, Membership, Mesh, NOTE_BYTES};
 use ddss_runtime::{IdleConfig, ProgressThread};
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::net::SocketAddr;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -30,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// A rank sees what others wrote before they released a lock that it acquires, or before a barrier at which both were. Without
 /// such an order a read returns old or new bytes.
 ///
-/// Calls copy. Dropping a space without [`leave`](Self::leave) is a death: the others fail with the rank's number.
+/// Its bytes are those of its [regions](crate::Region). Dropping a space without [`leave`](Self::leave) is a death: the others fail with the rank's number.
 pub struct Space {
     rank: Rank,
     ranks: u16,
@@ -38,6 +41,7 @@ pub struct Space {
     timeout: Duration,
     commands: Sender<Command>,
     wake: Arc<OwnedFd>,
+    frames: Arc<Frames>,
     thread: ProgressThread,
 }
 
@@ -45,14 +49,13 @@ impl Space {
     /// Joins a space by name, and makes it if it does not exist. Waits until all ranks are there.
     ///
     /// ```no_run
-    /// use ddss_dsm::{Space, SpaceOptions};
+    /// use ddss_dsm::{Homes, Space, SpaceOptions};
     /// let client = ddss::Client::connect()?;
     /// let mut space = Space::join(&client, "solver", SpaceOptions::new(2, 1 << 20))?;
-    /// let at = 8 * u64::from(space.rank());
-    /// space.write(at, &7_u64.to_le_bytes())?;
+    /// let results = space.region::<u64>("results", 2, Homes::FirstTouch)?;
+    /// results.put(&space, space.rank().into(), 7)?;
     /// space.barrier()?;
-    /// let mut both = [0; 16];
-    /// space.read(0, &mut both)?;
+    /// println!("{:?}", results.read(&space, ..)?);
     /// space.leave()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -60,6 +63,9 @@ impl Space {
     /// # Errors
     /// The directory cannot be joined, the settings differ, or ranks are missing at the deadline.
     pub fn join(client: &Client, name: &str, options: SpaceOptions) -> Result<Self, SpaceError> {
+        if options.listen.is_unspecified() {
+            return Err(SpaceError::Address(options.listen));
+        }
         let mut wire = IwarpConfig::default();
         wire.message_bytes_max = MESSAGE_BYTES;
         let mut fabric = Iwarp::new(wire).map_err(SpaceError::System)?;
@@ -77,8 +83,12 @@ impl Space {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| SpaceError::System(e.into()))?,
         );
         let (commands, receiver) = channel();
+        let engine = options.config(rank, message_bytes);
+        let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
+        let frames = memory.frames();
         let config = ServiceConfig {
-            engine: options.config(rank, message_bytes),
+            engine,
+            memory,
             context: Context { name: *b"DDSS pages", release: RELEASE },
             lease: LEASE,
             membership,
@@ -90,7 +100,8 @@ impl Space {
         let thread =
             ProgressThread::start("ddss-dsm", None, IdleConfig::for_cores(cores), move || Service::new(config))?;
         let bytes = options.bytes.next_multiple_of(SpaceOptions::PAGE_BYTES.into());
-        let space = Self { rank, ranks: options.ranks, bytes, timeout: options.timeout, commands, wake, thread };
+        let space =
+            Self { rank, ranks: options.ranks, bytes, timeout: options.timeout, commands, wake, frames, thread };
         match space.call(Call::Ready) {
             Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks: options.ranks, waited }),
             other => other.map(|_| space),
@@ -116,27 +127,6 @@ impl Space {
         self.bytes
     }
 
-    /// Copies bytes of the space.
-    ///
-    /// # Errors
-    /// The range is outside, or the space has ended.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), SpaceError> {
-        self.check(offset, into.len())?;
-        if let Reply::Bytes(bytes) = self.call(Call::Read { offset, bytes: into.len() })? {
-            into.copy_from_slice(&bytes);
-        }
-        Ok(())
-    }
-
-    /// Writes bytes of the space. Others see them after an order: a lock, a barrier.
-    ///
-    /// # Errors
-    /// The range is outside, or the space has ended.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), SpaceError> {
-        self.check(offset, bytes.len())?;
-        self.call(Call::Write { offset, bytes: bytes.to_vec() }).map(drop)
-    }
-
     /// Waits until all ranks are at the barrier. What any rank wrote before it, all see after it.
     ///
     /// # Errors
@@ -150,8 +140,23 @@ impl Space {
     /// # Errors
     /// A rank is lost, or holds the lock for too long.
     pub fn lock(&mut self, lock: u32) -> Result<Section<'_>, SpaceError> {
-        self.call(Call::Engine(Request::Lock(lock)))?;
-        Ok(Section { space: self, lock, is_open: true })
+        self.acquire(Self::check_index("lock", lock)?)
+    }
+
+    /// Adds one to a semaphore. Who waits for it sees what this rank wrote before.
+    ///
+    /// # Errors
+    /// A rank is lost.
+    pub fn post(&mut self, semaphore: u32) -> Result<(), SpaceError> {
+        self.call(Call::Engine(Request::Post(semaphore))).map(drop)
+    }
+
+    /// Waits until a semaphore is positive, and takes one off.
+    ///
+    /// # Errors
+    /// A rank is lost, or nobody posts in time.
+    pub fn wait(&mut self, semaphore: u32) -> Result<(), SpaceError> {
+        self.call(Call::Engine(Request::Wait(semaphore))).map(drop)
     }
 
     /// Adds to a counter of the space, and returns its value before. It orders as a lock does.
@@ -161,7 +166,18 @@ impl Space {
     pub fn add(&mut self, counter: u32, delta: u64) -> Result<u64, SpaceError> {
         match self.call(Call::Engine(Request::Add { counter, delta }))? {
             Reply::Value(before) => Ok(before),
-            Reply::Bytes(_) => Err(SpaceError::Ended),
+            Reply::Statistics(_) => Err(SpaceError::Ended),
+        }
+    }
+
+    /// Returns the counters of this rank.
+    ///
+    /// # Errors
+    /// The service thread has ended.
+    pub fn statistics(&self) -> Result<Statistics, SpaceError> {
+        match self.call(Call::Statistics)? {
+            Reply::Statistics(counters) => Ok(*counters),
+            Reply::Value(_) => Err(SpaceError::Ended),
         }
     }
 
@@ -177,12 +193,35 @@ impl Space {
         Ok(self.thread.stop()?)
     }
 
-    fn check(&self, offset: u64, bytes: usize) -> Result<(), SpaceError> {
-        let end = u128::from(offset) + bytes as u128;
-        if end > u128::from(self.bytes) {
-            return Err(SpaceError::OutOfRange { offset, end, bytes: self.bytes });
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Opens the pages of a range.
+    pub(crate) fn open(&self, bytes: &Range<u64>, access: Access) -> Result<(), SpaceError> {
+        if self.frames.are_open(bytes, access) {
+            return Ok(());
         }
-        Ok(())
+        self.call(Call::Engine(Request::Touch { pages: pages(bytes), access })).map(drop)
+    }
+
+    pub(crate) fn lock_directory(&mut self) -> Result<Section<'_>, SpaceError> {
+        self.acquire(OWN_INDICES)
+    }
+
+    /// Assigns the homes of a range, and waits until all ranks have done so.
+    pub(crate) fn assign_homes(&mut self, bytes: Range<u64>, homes: Homes) -> Result<(), SpaceError> {
+        self.call(Call::AssignHomes { pages: pages(&bytes), homes })?;
+        self.call(Call::Engine(Request::Barrier(OWN_INDICES))).map(drop)
+    }
+
+    fn acquire(&mut self, lock: u32) -> Result<Section<'_>, SpaceError> {
+        self.call(Call::Engine(Request::Lock(lock)))?;
+        Ok(Section { space: self, lock, is_open: true })
+    }
+
+    fn check_index(what: &'static str, index: u32) -> Result<u32, SpaceError> {
+        if index < OWN_INDICES { Ok(index) } else { Err(Failure::OutOfRange(what, index.into()).into()) }
     }
 
     fn call(&self, call: Call) -> Result<Reply, SpaceError> {
@@ -245,6 +284,14 @@ impl Drop for Section<'_> {
             let _ = self.space.call(Call::Engine(Request::Unlock(self.lock)));
         }
     }
+}
+
+/// Returns the pages that have bytes of a range.
+fn pages(bytes: &Range<u64>) -> PageRange {
+    let page_bytes = u64::from(SpaceOptions::PAGE_BYTES);
+    let (first, end) = (bytes.start / page_bytes, bytes.end.div_ceil(page_bytes));
+    // The ranges of regions are inside the space.
+    PageRange { first: PageId(first as u32), pages: (end - first) as u32 }
 }
 
 fn join_group(

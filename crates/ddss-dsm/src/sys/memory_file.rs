@@ -5,14 +5,15 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A sealed file in memory, and a mapping of it. The fabric has a mapping of its own, which it writes only while its owner
-/// polls it; the owner is also the only thread that uses this mapping.
+/// polls it; the owner is also the only thread that uses this mapping, except for the views of open pages.
 #[derive(Debug)]
 pub(crate) struct MemoryFile {
     file: OwnedFd,
-    map: MmapRaw,
+    map: Arc<MmapRaw>,
 }
 
 impl MemoryFile {
@@ -21,12 +22,17 @@ impl MemoryFile {
         let file = memfd_create(name, MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC)?;
         ftruncate(&file, bytes)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-        let map = MmapRaw::map_raw(&file)?;
+        let map = Arc::new(MmapRaw::map_raw(&file)?);
         Ok(Self { file, map })
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Returns the mapping, for views of a part of it.
+    pub(super) fn map(&self) -> Arc<MmapRaw> {
+        self.map.clone()
     }
 
     /// Copies bytes out of the file.

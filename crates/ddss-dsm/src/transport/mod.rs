@@ -9,4 +9,5 @@ mod post_queue;
 mod rank_memory;
 mod service;
 
-pub(crate) use service::{Call, Command, Reply, Service, ServiceConfig};
+pub(crate) use rank_memory::RankMemory;
+pub(crate) use service::{Call, Command, OWN_INDICES, Reply, Service, ServiceConfig};

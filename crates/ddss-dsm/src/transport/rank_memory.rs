@@ -1,40 +1,33 @@
 //! Memory of a rank, as its engine uses it.
 
 use super::areas::Layout;
-use crate::sys::MemoryFile;
+use crate::sys::{Frames, MemoryFile};
 use ddss_dsm_core::limits::{LINE_BYTES, WORD_BYTES};
 use ddss_dsm_core::{Access, Area, Config, LocalPlace, Memory, PageId, Rank};
 use std::io;
+use std::sync::Arc;
 
-/// Memory of a rank. Calls of the application copy through it, so that no thread but the service thread sees a page.
+/// Memory of a rank. The application sees no more of it than the cache frames of open pages.
 #[derive(Debug)]
-pub(super) struct RankMemory {
+pub(crate) struct RankMemory {
     pub(super) file: MemoryFile,
     pub(super) layout: Layout,
-    access: Vec<Access>,
+    pub(super) frames: Arc<Frames>,
     ranks: u32,
 }
 
 impl RankMemory {
-    pub(super) fn create(config: &Config) -> io::Result<Self> {
+    pub(crate) fn create(config: &Config) -> io::Result<Self> {
         let layout = Layout::new(config);
         let file = MemoryFile::create("ddss-dsm", layout.bytes)?;
-        Ok(Self { file, layout, access: vec![Access::None; config.pages as usize], ranks: config.ranks as u32 })
+        let first = layout.local(LocalPlace::Cache(PageId(0)));
+        let frames = Arc::new(Frames::new(&file, first, config.page_bytes, config.pages));
+        Ok(Self { file, layout, frames, ranks: config.ranks as u32 })
     }
 
-    /// Returns true if calls may use a page in this way.
-    pub(super) fn allows(&self, page: PageId, access: Access) -> bool {
-        self.access[page.0 as usize] >= access
-    }
-
-    /// Copies bytes of a page that calls may read.
-    pub(super) fn load(&self, page: PageId, offset: u32, into: &mut [u8]) {
-        self.file.read(self.cache(page) + u64::from(offset), into);
-    }
-
-    /// Writes bytes of a page that calls may write.
-    pub(super) fn store(&mut self, page: PageId, offset: u32, bytes: &[u8]) {
-        self.file.write(self.cache(page) + u64::from(offset), bytes);
+    /// Returns the cache frames, for views of the application.
+    pub(crate) fn frames(&self) -> Arc<Frames> {
+        self.frames.clone()
     }
 
     fn cache(&self, page: PageId) -> u64 {
@@ -56,7 +49,7 @@ impl RankMemory {
 
 impl Memory for RankMemory {
     fn set_access(&mut self, page: PageId, access: Access) {
-        self.access[page.0 as usize] = access;
+        self.frames.set_access(page.0, access);
     }
 
     fn read_cache(&mut self, page: PageId, into: &mut [u8]) {

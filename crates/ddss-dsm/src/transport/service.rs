@@ -8,12 +8,12 @@ use crate::error::SpaceError;
 use ddss_auth::Context;
 use ddss_dsm_core::limits::INDEX_END;
 use ddss_dsm_core::{
-    Access, Action, Area, CallId, Config, Engine, Event, Failure, Output, PageId, PageRange, Rank, Request, Tag,
+    Action, Area, CallId, Config, Engine, Event, Failure, Homes, Output, PageRange, Rank, Request, Statistics, Tag,
 };
 use ddss_group::{Group, GroupEvent, Member, Membership, Mesh};
 use ddss_runtime::ProgressTask;
 use ddss_verbs::{Events, Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -23,8 +23,10 @@ use std::time::{Duration, Instant};
 const HANDOVER: u8 = 0;
 const ENGINE: u8 = 1;
 
-/// Barrier of leaving, which the application does not have.
-const LEAVE_BARRIER: u32 = INDEX_END - 1;
+/// Indices from here on are not the application's.
+pub(crate) const OWN_INDICES: u32 = INDEX_END - 2;
+/// Barrier of leaving.
+const LEAVE_BARRIER: u32 = OWN_INDICES + 1;
 
 /// Tag bits of work that is not the engine's.
 const WRITE: u64 = 1 << 62;
@@ -35,10 +37,10 @@ const WRITE_PAGE: u64 = 1 << 61;
 pub(crate) enum Call {
     /// A request of the engine.
     Engine(Request),
-    /// Reads bytes of the space.
-    Read { offset: u64, bytes: usize },
-    /// Writes bytes of the space.
-    Write { offset: u64, bytes: Vec<u8> },
+    /// Assigns the homes of a region.
+    AssignHomes { pages: PageRange, homes: Homes },
+    /// Reads the counters of this rank.
+    Statistics,
     /// Completes when all ranks are connected.
     Ready,
     /// Waits until all ranks leave.
@@ -53,7 +55,7 @@ pub(crate) enum Call {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     Value(u64),
-    Bytes(Vec<u8>),
+    Statistics(Box<Statistics>),
 }
 
 /// Call with the way back.
@@ -66,6 +68,7 @@ pub(crate) struct Command {
 /// Parts of which the service thread is made.
 pub(crate) struct ServiceConfig {
     pub(crate) engine: Config,
+    pub(crate) memory: RankMemory,
     pub(crate) context: Context,
     pub(crate) lease: Duration,
     pub(crate) membership: Membership,
@@ -73,22 +76,6 @@ pub(crate) struct ServiceConfig {
     pub(crate) commands: Receiver<Command>,
     /// Readable when there are commands.
     pub(crate) wake: Arc<OwnedFd>,
-}
-
-/// Copy between the application and its pages, page by page.
-#[derive(Debug)]
-struct Transfer {
-    offset: u64,
-    done: usize,
-    access: Access,
-    bytes: Vec<u8>,
-}
-
-/// Call that the engine works on.
-#[derive(Debug)]
-struct Waiting {
-    reply: Sender<Result<Reply, Failure>>,
-    transfer: Option<Transfer>,
 }
 
 /// Connection to another rank.
@@ -111,11 +98,9 @@ pub(crate) struct Service {
     staging: StagingSlots,
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
-    waiting: HashMap<CallId, Waiting>,
+    /// Calls that the engine works on.
+    waiting: HashMap<CallId, Sender<Result<Reply, Failure>>>,
     next_call: u64,
-    /// Results of the engine that are not passed on yet.
-    completed: VecDeque<(CallId, Result<u64, Failure>)>,
-    is_completing: bool,
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
     is_ready: bool,
@@ -134,8 +119,7 @@ impl Service {
     const TICK: Duration = Duration::from_millis(1);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
-        let ServiceConfig { engine: config, context, lease, membership, mut fabric, commands, wake } = config;
-        let memory = RankMemory::create(&config).map_err(SpaceError::Memory)?;
+        let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, commands, wake } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
         let group = Group::new(membership, fabric.as_mut(), context, lease).map_err(SpaceError::System)?;
         let engine = Engine::new(config)?;
@@ -150,8 +134,6 @@ impl Service {
             wake,
             waiting: HashMap::new(),
             next_call: 0,
-            completed: VecDeque::new(),
-            is_completing: false,
             held: Vec::new(),
             is_ready: config.ranks == 1,
             has_ended: false,
@@ -174,6 +156,10 @@ impl Service {
         let now_us = self.now().as_micros() as u64;
         let mut out = std::mem::take(&mut self.out);
         self.engine.handle(event, now_us, &mut self.memory, &mut out);
+        if self.engine.failure().is_some() {
+            // Before the caller learns of it: no view is made behind a failed call.
+            self.memory.frames.end();
+        }
         for action in out.actions() {
             let (to, post) = match action {
                 Action::Send { to, message } => (*to, Post::Send(out.payload(message).to_vec())),
@@ -187,7 +173,10 @@ impl Service {
                 }
                 Action::Swap { at, tag, offset, word } => (*at, Post::Swap { tag: *tag, offset: *offset, word: *word }),
                 Action::Complete { call, result } => {
-                    self.completed.push_back((*call, *result));
+                    if let Some(reply) = self.waiting.remove(call) {
+                        // The application may be gone.
+                        let _ = reply.send(result.map(Reply::Value));
+                    }
                     continue;
                 }
             };
@@ -195,58 +184,12 @@ impl Service {
         }
         out.clear();
         self.out = out;
-        // A copy of many pages makes calls in its turn, which may complete at once: one after the other, not one in the other.
-        if !std::mem::replace(&mut self.is_completing, true) {
-            while let Some((call, result)) = self.completed.pop_front() {
-                self.complete(call, result);
-            }
-            self.is_completing = false;
-        }
     }
 
-    /// Answers a call, or goes on with the copy that it is part of.
-    fn complete(&mut self, call: CallId, result: Result<u64, Failure>) {
-        let Some(Waiting { reply, transfer }) = self.waiting.remove(&call) else { return };
-        let answer = match (result, transfer) {
-            (Err(failure), _) => Err(failure),
-            (Ok(value), None) => Ok(Reply::Value(value)),
-            (Ok(_), Some(transfer)) => return self.transfer(transfer, reply),
-        };
-        // The application may be gone.
-        let _ = reply.send(answer);
-    }
-
-    /// Copies as far as pages are open, and asks the engine to open the rest. What was opened may be closed by now, by another
-    /// thread's barrier: then it is asked again.
-    fn transfer(&mut self, mut transfer: Transfer, reply: Sender<Result<Reply, Failure>>) {
-        let page_bytes = u64::from(self.config.page_bytes);
-        while transfer.done < transfer.bytes.len() {
-            let at = transfer.offset + transfer.done as u64;
-            let (page, offset) = (PageId((at / page_bytes) as u32), (at % page_bytes) as u32);
-            if !self.memory.allows(page, transfer.access) {
-                let last = (transfer.offset + transfer.bytes.len() as u64 - 1) / page_bytes;
-                // Pages that fetches fill together; a copy of more takes several rounds.
-                let pages = (last - u64::from(page.0) + 1).min(u64::from(self.config.tuning.fetches)) as u32;
-                let request = Request::Touch { pages: PageRange { first: page, pages }, access: transfer.access };
-                return self.call(request, reply, Some(transfer));
-            }
-            let end = transfer.bytes.len().min(transfer.done + (page_bytes - u64::from(offset)) as usize);
-            let part = &mut transfer.bytes[transfer.done..end];
-            if transfer.access == Access::Write {
-                self.memory.store(page, offset, part);
-            } else {
-                self.memory.load(page, offset, part);
-            }
-            transfer.done = end;
-        }
-        let reads = transfer.access == Access::Read;
-        let _ = reply.send(Ok(if reads { Reply::Bytes(transfer.bytes) } else { Reply::Value(0) }));
-    }
-
-    fn call(&mut self, request: Request, reply: Sender<Result<Reply, Failure>>, transfer: Option<Transfer>) {
+    fn call(&mut self, request: Request, reply: Sender<Result<Reply, Failure>>) {
         let call = CallId(self.next_call);
         self.next_call += 1;
-        self.waiting.insert(call, Waiting { reply, transfer });
+        self.waiting.insert(call, reply);
         self.handle(Event::Call { call, request });
     }
 
@@ -269,25 +212,24 @@ impl Service {
             return self.held.push(command);
         }
         let Command { call, reply } = command;
-        let transfer = |offset, access, bytes| Transfer { offset, done: 0, access, bytes };
         match call {
-            Call::Engine(request) => self.call(request, reply, None),
+            Call::Engine(request) => self.call(request, reply),
             Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(0)), Err))),
             Call::GiveUp => {}
             Call::AwaitLeave => {
                 self.is_leaving = true;
-                self.call(Request::Barrier(LEAVE_BARRIER), reply, None);
+                self.call(Request::Barrier(LEAVE_BARRIER), reply);
             }
             Call::Leave => {
                 // Behind all that the others still wait for.
                 self.peers.iter_mut().for_each(|peer| peer.queue.0.push_back(Post::Leave));
                 let _ = reply.send(Ok(Reply::Value(0)));
             }
-            Call::Read { .. } | Call::Write { .. } if failure.is_some() => {
-                let _ = reply.send(Err(failure.expect("it was checked")));
+            Call::AssignHomes { pages, homes } => {
+                let assigned = failure.map_or_else(|| self.engine.assign_homes(pages, homes), Err);
+                let _ = reply.send(assigned.map(|()| Reply::Value(0)));
             }
-            Call::Read { offset, bytes } => self.transfer(transfer(offset, Access::Read, vec![0; bytes]), reply),
-            Call::Write { offset, bytes } => self.transfer(transfer(offset, Access::Write, bytes), reply),
+            Call::Statistics => drop(reply.send(Ok(Reply::Statistics(Box::new(self.engine.statistics()))))),
         }
     }
 

@@ -139,14 +139,14 @@ fn rank_that_broke_the_protocol_is_disconnected_and_its_successor_too() {
         second.step();
         first.is_finished().then_some(())
     });
-    let first = first.join().unwrap().unwrap();
+    let mut first = first.join().unwrap().unwrap();
     second.send(0, &[ENGINE, 99]);
     second.until("lost 0");
-    assert_eq!(named(&first.read(0, &mut [0; 8]).unwrap_err()), "protocol rank 1");
+    assert_eq!(named(&first.barrier().unwrap_err()), "protocol rank 1");
     drop(second);
     let mut successor = Rank::join(daemon.folder(), 1, 2);
     successor.until("lost 0");
-    assert_eq!(named(&first.read(0, &mut [0; 8]).unwrap_err()), "protocol rank 1");
+    assert_eq!(named(&first.barrier().unwrap_err()), "protocol rank 1");
 }
 
 // If this failed, a lock whose call gave up would be held for ever, or a rank would go on beside barriers of the others.

@@ -1,0 +1,148 @@
+//! Records of regions in the last pages of a space.
+
+use crate::error::SpaceError;
+use ddss_dsm_core::{Homes, Rank};
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Bytes of the name of a region at most.
+pub(super) const NAME_BYTES_MAX: usize = 88;
+/// Regions of a space at most.
+pub(super) const REGIONS_MAX: usize = 128;
+/// Pages of the directory.
+pub(crate) const DIRECTORY_PAGES: u32 = (REGIONS_MAX * size_of::<Record>()).div_ceil(4096) as u32;
+
+/// A region, as its first asker describes it.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Record {
+    name_bytes: U32,
+    element_bytes: U32,
+    offset: U64,
+    count: U64,
+    /// 0: the first rank that touches a page; 1: blocks of so many pages; 2: that rank.
+    homes_kind: U32,
+    homes: U32,
+    name: [u8; NAME_BYTES_MAX],
+    reserved: U64,
+}
+
+impl Record {
+    /// Describes a region whose place is not decided.
+    pub(super) fn new(name: &str, count: u64, element_bytes: usize, homes: Homes) -> Result<Self, SpaceError> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(SpaceError::RegionName { bytes: name.len(), max: NAME_BYTES_MAX });
+        }
+        let mut bytes = [0; NAME_BYTES_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        let (homes_kind, homes) = match homes {
+            Homes::FirstTouch => (0, 0),
+            Homes::Blocks(pages) => (1, pages),
+            Homes::Rank(rank) => (2, rank.index() as u32),
+        };
+        Ok(Self {
+            name_bytes: (name.len() as u32).into(),
+            element_bytes: u32::try_from(element_bytes).unwrap_or(u32::MAX).into(),
+            offset: 0.into(),
+            count: count.into(),
+            homes_kind: homes_kind.into(),
+            homes: homes.into(),
+            name: bytes,
+            reserved: 0.into(),
+        })
+    }
+
+    /// Finds a region among the records of a space of so many bytes, or gives it the next place. Returns its record, and its
+    /// index if it is new.
+    pub(super) fn find_or_place(self, all: &[Self], bytes: u64) -> Result<(Self, Option<usize>), SpaceError> {
+        let used = all.iter().take_while(|record| record.name_bytes.get() > 0);
+        let (mut end, mut count) = (0, 0);
+        for record in used {
+            if record.name == self.name {
+                record.compare(&self)?;
+                return Ok((*record, None));
+            }
+            (end, count) = (record.end(), count + 1);
+        }
+        if count == all.len() {
+            return Err(SpaceError::RegionsFull { max: REGIONS_MAX });
+        }
+        let placed = Self { offset: end.into(), ..self };
+        if self.count.get() == 0 || placed.end() > bytes {
+            let (region, asked) = (self.name(), self.count.get().saturating_mul(self.element_bytes.get().into()));
+            return Err(SpaceError::NoRoom { region, asked, left: bytes.saturating_sub(end) });
+        }
+        Ok((placed, Some(count)))
+    }
+
+    fn compare(&self, ours: &Self) -> Result<(), SpaceError> {
+        let differs = |what, theirs: u64, ours: u64| {
+            let region = self.name();
+            if theirs == ours { Ok(()) } else { Err(SpaceError::RegionMismatch { region, what, theirs, ours }) }
+        };
+        differs("elements", self.count.get(), ours.count.get())?;
+        differs("bytes an element", self.element_bytes.get().into(), ours.element_bytes.get().into())?;
+        differs("kind of homes", self.homes_kind.get().into(), ours.homes_kind.get().into())?;
+        differs("homes", self.homes.get().into(), ours.homes.get().into())
+    }
+
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.name[..(self.name_bytes.get() as usize).min(NAME_BYTES_MAX)]).into_owned()
+    }
+
+    /// Returns the place of the first byte: the begin of a page.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset.get()
+    }
+
+    /// Returns the begin of the next page behind the region.
+    pub(super) fn end(&self) -> u64 {
+        let bytes = self.count.get().saturating_mul(self.element_bytes.get().into());
+        self.offset.get().saturating_add(bytes).checked_next_multiple_of(4096).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the homes of the region. `None` if the record names none that this release knows.
+    pub(super) fn homes(&self) -> Option<Homes> {
+        match self.homes_kind.get() {
+            0 => Some(Homes::FirstTouch),
+            1 => Some(Homes::Blocks(self.homes.get())),
+            2 => Rank::new(self.homes.get() as usize).map(Homes::Rank),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_lie_side_by_side_and_only_equal_ones_are_found() {
+        // If this broke, two regions would share bytes, or two ranks would see different elements in one region.
+        let empty = || Record::read_from_bytes(&[0; size_of::<Record>()]).unwrap();
+        let mut all = [empty(), empty()];
+        let ask = |name: &str, count, bytes| Record::new(name, count, bytes, Homes::FirstTouch).unwrap();
+        let (first, index) = ask("grid", 1025, 4).find_or_place(&all, 3 * 4096).unwrap();
+        assert_eq!((first.offset(), first.end(), index), (0, 8192, Some(0)));
+        all[0] = first;
+        assert_eq!(ask("grid", 1025, 4).find_or_place(&all, 3 * 4096).unwrap().1, None);
+        let said = |record: Record| record.find_or_place(&all, 3 * 4096).map(drop).unwrap_err().to_string();
+        assert_eq!(
+            said(ask("grid", 7, 4)),
+            "region grid has 1025 elements, and this rank asks for 7: ask for the same"
+        );
+        assert!(said(ask("grid", 1025, 8)).starts_with("region grid has 4 bytes an element"));
+        assert!(said(Record::new("grid", 1025, 4, Homes::Blocks(2)).unwrap()).contains("kind of homes"));
+        assert_eq!(
+            said(ask("more", 4097, 1)),
+            "no room for region more: 4097 bytes of 4096 left; join with more bytes on all ranks"
+        );
+        assert!(said(ask("none", 0, 8)).starts_with("no room for region none: 0 bytes"));
+        assert!(said(ask("huge", u64::MAX, 8)).starts_with("no room"));
+        all[1] = ask("more", 4096, 1).find_or_place(&all, 3 * 4096).unwrap().0;
+        assert_eq!(all[1].offset(), 8192);
+        let full = ask("third", 1, 1).find_or_place(&all, u64::MAX).map(drop).unwrap_err();
+        assert_eq!(full.to_string(), "no room for another region: a space has 128");
+        assert!(Record::new(&"x".repeat(89), 1, 1, Homes::FirstTouch).is_err());
+    }
+}
