@@ -73,7 +73,7 @@ pub enum SpaceError {
     RegionMismatch {
         /// Name of the region.
         region: String,
-        /// What differs.
+        /// Property that differs.
         what: &'static str,
         /// Value of the region.
         theirs: u64,

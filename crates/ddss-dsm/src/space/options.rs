@@ -1,6 +1,6 @@
 //! Options of a space.
 
-use crate::view::DIRECTORY_PAGES;
+use super::directory::DIRECTORY_PAGES;
 use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -143,7 +143,7 @@ impl Space {
         self.acquire(Self::check_index("lock", lock)?)
     }
 
-    /// Adds one to a semaphore. Who waits for it sees what this rank wrote before.
+    /// Adds one to a semaphore. A rank that waits for it sees what this rank wrote before.
     ///
     /// # Errors
     /// A rank is lost.

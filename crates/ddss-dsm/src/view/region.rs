@@ -1,8 +1,7 @@
 //! Regions, and the calls that make views of them.
 
-use super::directory::{REGIONS_MAX, Record};
 use crate::error::SpaceError;
-use crate::space::Space;
+use crate::space::{REGIONS_MAX, Record, Space};
 use crate::sys::{ReadView, WriteView};
 use ddss_dsm_core::{Access, Homes};
 use std::fmt;

@@ -6,16 +6,16 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of the name of a region at most.
-pub(super) const NAME_BYTES_MAX: usize = 88;
+const NAME_BYTES_MAX: usize = 88;
 /// Regions of a space at most.
-pub(super) const REGIONS_MAX: usize = 128;
+pub(crate) const REGIONS_MAX: usize = 128;
 /// Pages of the directory.
-pub(crate) const DIRECTORY_PAGES: u32 = (REGIONS_MAX * size_of::<Record>()).div_ceil(4096) as u32;
+pub(super) const DIRECTORY_PAGES: u32 = (REGIONS_MAX * size_of::<Record>()).div_ceil(4096) as u32;
 
 /// A region, as its first asker describes it.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-pub(super) struct Record {
+pub(crate) struct Record {
     name_bytes: U32,
     element_bytes: U32,
     offset: U64,
@@ -29,7 +29,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Describes a region whose place is not decided.
-    pub(super) fn new(name: &str, count: u64, element_bytes: usize, homes: Homes) -> Result<Self, SpaceError> {
+    pub(crate) fn new(name: &str, count: u64, element_bytes: usize, homes: Homes) -> Result<Self, SpaceError> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(SpaceError::RegionName { bytes: name.len(), max: NAME_BYTES_MAX });
         }
@@ -54,7 +54,7 @@ impl Record {
 
     /// Finds a region among the records of a space of so many bytes, or gives it the next place. Returns its record, and its
     /// index if it is new.
-    pub(super) fn find_or_place(self, all: &[Self], bytes: u64) -> Result<(Self, Option<usize>), SpaceError> {
+    pub(crate) fn find_or_place(self, all: &[Self], bytes: u64) -> Result<(Self, Option<usize>), SpaceError> {
         let used = all.iter().take_while(|record| record.name_bytes.get() > 0);
         let (mut end, mut count) = (0, 0);
         for record in used {
@@ -91,18 +91,18 @@ impl Record {
     }
 
     /// Returns the place of the first byte: the begin of a page.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset.get()
     }
 
     /// Returns the begin of the next page behind the region.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         let bytes = self.count.get().saturating_mul(self.element_bytes.get().into());
         self.offset.get().saturating_add(bytes).checked_next_multiple_of(4096).unwrap_or(u64::MAX)
     }
 
     /// Returns the homes of the region. `None` if the record names none that this release knows.
-    pub(super) fn homes(&self) -> Option<Homes> {
+    pub(crate) fn homes(&self) -> Option<Homes> {
         match self.homes_kind.get() {
             0 => Some(Homes::FirstTouch),
             1 => Some(Homes::Blocks(self.homes.get())),
