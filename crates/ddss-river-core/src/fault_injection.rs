@@ -7,7 +7,7 @@
 pub enum Bug {
     /// A refused recall frees the slot, and so does the acknowledgement.
     CreditUsedTwice,
-    /// A consumer gives a message back and processes it too.
+    /// A consumer gives a message back that it has begun, and processes it too.
     RecalledProcessed,
     /// A producer closes the queue when all messages are sent.
     EndBeforeAcknowledgement,

@@ -24,6 +24,7 @@ mod dsm;
 mod load;
 mod random;
 mod regression_seeds;
+mod river;
 #[cfg(test)]
 mod round_trips;
 
@@ -38,3 +39,4 @@ pub use dsm::{DsmReport, DsmScenario, run_dsm};
 pub use load::scenario::{EnginePath, Report, Scenario};
 pub use random::Random;
 pub use regression_seeds::KNOWN_SEEDS;
+pub use river::{RiverReport, RiverScenario, run_river};

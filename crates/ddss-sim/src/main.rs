@@ -3,14 +3,16 @@
 #![allow(clippy::print_stdout, reason = "a command line program prints its answers")]
 
 use clap::Parser;
-use ddss_sim::{DsmReport, DsmScenario, KNOWN_SEEDS, Report, Scenario, run, run_dsm, run_seeds};
+use ddss_sim::{
+    DsmReport, DsmScenario, KNOWN_SEEDS, Report, RiverScenario, Scenario, run, run_dsm, run_river, run_seeds,
+};
 use std::process::ExitCode;
 
 /// Runs engines in virtual time under many seeds, with faults of clients, connections and nodes
 #[derive(Parser, Debug)]
 #[command(
     name = "ddss-sim",
-    after_help = "Examples:\n  ddss-sim --seeds 2000 --ops 5000\n  ddss-sim --seed 77 --ops 5000   run one seed again\n  ddss-sim --dsm --seeds 2000 --json"
+    after_help = "Examples:\n  ddss-sim --seeds 2000 --ops 5000\n  ddss-sim --seed 77 --ops 5000   run one seed again\n  ddss-sim --dsm --seeds 2000 --json\n  ddss-sim --river --seeds 1000 --json"
 )]
 struct Arguments {
     /// Number of seeds from 1 on, after the regression seeds
@@ -28,6 +30,9 @@ struct Arguments {
     /// Run page-based shared memory instead: random programs in all protocols, orderings and kinds of stamps
     #[arg(long, conflicts_with_all = ["ops", "nodes"])]
     dsm: bool,
+    /// Run data flow instead: queues between processes that are killed or stopped
+    #[arg(long, conflicts_with_all = ["ops", "nodes", "dsm"])]
+    river: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -107,19 +112,14 @@ struct Summary {
 }
 
 impl Summary {
-    fn new<const N: usize>(seeds: usize, names: [(&'static str, u64); N]) -> Self {
-        Self { seeds, sums: names.to_vec(), trace: 0, violations: Vec::new() }
+    fn new(seeds: usize) -> Self {
+        Self { seeds, sums: Vec::new(), trace: 0, violations: Vec::new() }
     }
 
-    fn add<const N: usize>(
-        &mut self,
-        seed: u64,
-        numbers: [(&'static str, u64); N],
-        trace: u64,
-        violations: Vec<String>,
-    ) {
+    fn add(&mut self, seed: u64, numbers: &[(&'static str, u64)], trace: u64, violations: Vec<String>) {
+        self.sums.resize(numbers.len(), ("", 0));
         for (sum, number) in self.sums.iter_mut().zip(numbers) {
-            sum.1 += number.1;
+            *sum = (number.0, sum.1 + number.1);
         }
         self.trace = self.trace.rotate_left(1) ^ trace;
         self.violations.extend(violations.into_iter().map(|what| format!("seed {seed}: {what}")));
@@ -158,9 +158,16 @@ fn main() -> ExitCode {
     };
     if arguments.dsm {
         let scenario = DsmScenario { deaths: true, ..DsmScenario::default() };
-        let mut summary = Summary::new(seeds.len(), dsm_numbers(&DsmReport::default()));
+        let mut summary = Summary::new(seeds.len());
         for (seed, report) in run_seeds(&seeds, |seed| run_dsm(seed, &scenario)) {
-            summary.add(seed, dsm_numbers(&report), report.trace, report.violations);
+            summary.add(seed, &dsm_numbers(&report), report.trace, report.violations);
+        }
+        return summary.print(arguments.json);
+    }
+    if arguments.river {
+        let mut summary = Summary::new(seeds.len());
+        for (seed, report) in run_seeds(&seeds, |seed| run_river(seed, &RiverScenario::default())) {
+            summary.add(seed, &report.counts, report.trace, report.violations);
         }
         return summary.print(arguments.json);
     }
@@ -169,9 +176,9 @@ fn main() -> ExitCode {
         // Regression seeds come first.
         seeds.splice(0..0, KNOWN_SEEDS.iter().copied());
     }
-    let mut summary = Summary::new(seeds.len(), numbers(&Report::default()));
+    let mut summary = Summary::new(seeds.len());
     for (seed, report) in run_seeds(&seeds, |seed| run(seed, &plan)) {
-        summary.add(seed, numbers(&report), report.trace, report.violations);
+        summary.add(seed, &numbers(&report), report.trace, report.violations);
     }
     summary.print(arguments.json)
 }

@@ -52,7 +52,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
     rule("ddss-cli", &["ddss-client", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
-    rule("ddss-sim", &["ddss-core", "ddss-dsm-core", "ddss-engine"], &[]),
+    rule("ddss-sim", &["ddss-core", "ddss-dsm-core", "ddss-engine", "ddss-river-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss-client"], &[]),
     rule("ddss-apps", &["ddss-client", "ddss-stream", "ddss-testkit"], &["ddssd"]),

@@ -215,11 +215,11 @@ impl Consumer {
             return Err(Violation::NotConnected(from));
         }
         match notice {
-            ToConsumer::Recall(attempt) if planted!(self, RecalledProcessed) => {
-                self.reply(from, ToProducer::Recalled(attempt), out);
-            }
             ToConsumer::Recall(attempt) => match self.arrivals.recall(from, attempt) {
                 Some(true) => self.reply(from, ToProducer::Recalled(attempt), out),
+                Some(false) if planted!(self, RecalledProcessed) => {
+                    self.reply(from, ToProducer::Recalled(attempt), out);
+                }
                 Some(false) => self.reply(from, ToProducer::Begun(attempt), out),
                 // The acknowledgement is on its way.
                 None => {}

@@ -1,0 +1,14 @@
+//! Engines of data flow in virtual time, under one seed.
+//!
+//! `agenda` orders events in time. `queue` runs both ends of a queue over simulated connections, with processes that are
+//! killed or stopped and connections that end.
+
+mod agenda;
+#[cfg(test)]
+mod figures;
+mod queue;
+mod run;
+mod scenario;
+
+pub use run::run_river;
+pub use scenario::{RiverReport, RiverScenario};
