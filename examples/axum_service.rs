@@ -15,7 +15,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use ddss::{Failure, Spec, aio};
+use ddss::{ErrorKind, Spec, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, may_come};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,9 +32,9 @@ type Answer = Result<String, (StatusCode, String)>;
 
 /// Maps errors to HTTP. After an indeterminate call the client decides whether to repeat it.
 fn http_error(error: ddss::Error) -> (StatusCode, String) {
-    let status = match error.failure() {
-        Some(Failure::OutOfRange) => StatusCode::NOT_FOUND,
-        Some(Failure::TimedOut) => StatusCode::GATEWAY_TIMEOUT,
+    let status = match error.kind() {
+        ErrorKind::OutOfRange => StatusCode::NOT_FOUND,
+        ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     (status, error.to_string())

@@ -9,7 +9,7 @@
 //! flags at the same time: `update` repeats the change of the slower one on the newer value.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Failure, Shared, Spec};
+use ddss::{ErrorKind, Shared, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -52,9 +52,9 @@ fn main() -> Result<(), Failed> {
     // With no further change a bounded wait ends, and did nothing.
     let quiet = flags.with_timeout(Duration::from_millis(20));
     let last = quiet.stat()?.version;
-    let ended = quiet.wait_newer_than(last).err().and_then(|error| error.failure());
+    let ended = quiet.wait_newer_than(last).err().map(|error| error.kind());
     flags.release()?;
-    check(ended == Some(Failure::TimedOut), || format!("a wait for nothing ended with {ended:?}"))?;
+    check(ended == Some(ErrorKind::TimedOut), || format!("a wait for nothing ended with {ended:?}"))?;
     check(counts.iter().all(|&count| (1..=CHANGES).contains(&count)), || format!("changes seen: {counts:?}"))?;
     println!("{SERVICES} services on two nodes saw all {CHANGES} flags on, each change whole");
     Ok(())

@@ -9,7 +9,7 @@
 //! DDSS can refuse them by the same number. Under the model `write` other processes can read while the lock is held.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Failure, LockOptions, Model, Shared, Spec};
+use ddss::{ErrorKind, LockOptions, Model, Shared, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -88,7 +88,7 @@ fn fence(nodes: &Nodes) -> Result<String, Failed> {
     let held = next.lock()?;
     check(held.token() > late.token(), || "a later grant has a smaller token".to_owned())?;
     match late.put(0, &[0; 16]) {
-        Err(error) if error.failure() == Some(Failure::LockLost) => Ok(error.to_string()),
+        Err(error) if error.kind() == ErrorKind::LockLost => Ok(error.to_string()),
         ended => Err(format!("a put under a lock that was lost ended as {ended:?}").into()),
     }
 }

@@ -41,7 +41,7 @@ fn compute(left: &[Row], right: &[Row], product: &TypedTable<Row>, block: u64) -
         }
         // A row that another worker has computed already stays.
         match product.put_if(row as u64, Version(0), &sums) {
-            Err(error) if error.failure() == Some(ddss::Failure::VersionMismatch) => {}
+            Err(error) if error.kind() == ddss::ErrorKind::VersionMismatch => {}
             ended => drop(ended?),
         }
     }

@@ -10,7 +10,7 @@
 //! get it in turn; some give up, and leave nothing behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Failure, SharedMap, Spec, Table, Version, aio};
+use ddss::{ErrorKind, SharedMap, Spec, Table, Version, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -115,7 +115,7 @@ async fn wait_at(gate: &aio::Segment) -> Result<(), Failed> {
         match gate.wait_newer_than(Version(TASKS)).await {
             Ok(_) => return Ok(()),
             // The gate stays closed for longer than one call lasts.
-            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy(_))) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::LimitReached) => {}
             Err(error) => return Err(error.into()),
         }
     }

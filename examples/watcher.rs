@@ -9,7 +9,7 @@
 //! bounded by the timeout of its handle, and a stream repeats the request after it.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Failure, Segment, Spec, Version, aio};
+use ddss::{ErrorKind, Segment, Spec, Version, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -72,7 +72,7 @@ async fn follow(topic: aio::Segment) -> Result<u64, Failed> {
                 (seen, wakes) = (stamp.version, wakes + 1);
             }
             // No event within the bound, or on a loaded node no room for the wait.
-            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy(_))) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::LimitReached) => {}
             Err(error) => return Err(error.into()),
         }
     }

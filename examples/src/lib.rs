@@ -13,7 +13,7 @@
 mod nodes;
 mod worker;
 
-use ddss::{Client, Failure, Segment};
+use ddss::{Client, ErrorKind, Segment};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fail
 /// Returns true if a segment may appear soon: its name has not reached this node yet, or the nodes are still
 /// connecting.
 pub fn may_come(error: &ddss::Error) -> bool {
-    matches!(error.failure(), Some(Failure::NotFound | Failure::NodeDown))
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NodeDown)
 }
 
 /// Opens a segment that another process allocates.

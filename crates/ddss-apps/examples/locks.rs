@@ -4,12 +4,12 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use ddss::{Client, Failure, Shared};
+use ddss::{Client, ErrorKind, Shared};
 use ddss_apps::locks::LockManager;
 
 fn account(client: &Client, name: &str) -> Result<Shared<i64>, ddss::Error> {
     match Shared::allocate(client, name, &100) {
-        Err(error) if error.failure() == Some(Failure::AlreadyExists) => Shared::open(client, name),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Shared::open(client, name),
         made => made,
     }
 }

@@ -26,7 +26,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ddss::{Client, Failure, Model, Placement, Segment, Spec};
+use ddss::{Client, ErrorKind, Model, Placement, Segment, Spec};
 
 use crate::Error;
 
@@ -63,12 +63,12 @@ pub struct Cache {
 pub(crate) fn open_or_allocate(client: &Client, name: &str, spec: Spec) -> Result<Segment, Error> {
     loop {
         match client.open(name) {
-            Err(error) if error.failure() == Some(Failure::NotFound) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             ended => return Ok(ended?),
         }
         match client.allocate(name, spec) {
             // Another client has allocated it in the meantime.
-            Err(error) if error.failure() == Some(Failure::AlreadyExists) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             ended => return Ok(ended?),
         }
     }

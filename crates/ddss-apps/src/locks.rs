@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use ddss::{Client, Failure, LockGuard, LockOptions, Placement, Segment, Spec};
+use ddss::{Client, ErrorKind, LockGuard, LockOptions, Placement, Segment, Spec};
 
 use crate::Error;
 use crate::cache::open_or_allocate;
@@ -62,7 +62,7 @@ impl LockManager {
     /// Takes a lock if it is free.
     pub fn try_acquire(&self, name: &str) -> Result<Option<LockGuard>, Error> {
         match self.segment(name)?.lock_with(LockOptions::new().no_wait()) {
-            Err(error) if error.failure() == Some(Failure::Locked) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Locked => Ok(None),
             ended => Ok(Some(ended?)),
         }
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ddss::{Client, Failure, LockOptions};
+use ddss::{Client, ErrorKind, LockOptions};
 use ddss_apps::Error;
 use ddss_apps::datasets::geonames::{self, Place};
 use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
@@ -314,7 +314,7 @@ fn writer_without_its_lock_is_refused() {
         next.write(|next| next.insert(b"next", b"2"))?;
         inserted
     });
-    assert!(matches!(&refused, Err(Error::Ddss(error)) if error.failure() == Some(Failure::LockLost)), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Ddss(error)) if error.kind() == ErrorKind::LockLost), "{refused:?}");
     assert_eq!(next.check().unwrap().items, 1);
     assert_eq!(next.get(b"next").unwrap().as_deref(), Some(&b"2"[..]));
 }

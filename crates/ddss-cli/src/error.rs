@@ -1,5 +1,6 @@
 //! Error type of the commands: one sentence and an exit code for scripts.
 
+use ddss::ErrorKind;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -75,11 +76,15 @@ impl CommandError {
     /// Returns the exit code for scripts.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Client(ddss::Error::NoDaemon { .. }) => 4,
             Self::StatusRead(ddss_admin::StatusReadError::NotFound { .. }) => 4,
             Self::DaemonEnded(_) => 4,
-            Self::NoJsonOutput | Self::Client(ddss::Error::BadArgument { .. }) => 2,
-            Self::Client(error) if error.is_indeterminate() => 3,
+            Self::NoJsonOutput => 2,
+            Self::Client(error) => match error.kind() {
+                ErrorKind::NoDaemon => 4,
+                _ if error.is_indeterminate() => 3,
+                ErrorKind::BadArgument | ErrorKind::WrongShape => 2,
+                _ => 1,
+            },
             _ => 1,
         }
     }

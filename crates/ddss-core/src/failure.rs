@@ -33,7 +33,9 @@ pub enum Failure {
     #[error("busy, no room for more {0}: try again")]
     Busy(Limit) = 5,
     /// The transfer exceeds the maximum size.
-    #[error("more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX})")]
+    #[error(
+        "more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX}): transfer it in parts"
+    )]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
     #[error("the node has no memory left for a segment of that size")]

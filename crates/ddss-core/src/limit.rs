@@ -13,8 +13,7 @@ macro_rules! limits {
         ///
         /// ```
         /// # use ddss_core as ddss;
-        /// use ddss::{Failure, Limit};
-        /// assert_eq!(Failure::Busy(Limit::Waiters).limit(), Some(Limit::Waiters));
+        /// use ddss::Limit;
         /// assert_eq!((Limit::Waiters.place(), Limit::Waiters.value()), ("WAITERS_PER_SEGMENT_MAX", Some(65536)));
         /// assert_eq!(Limit::Waits.to_string(), "waits of one client (ddssd --waits-per-client)");
         /// ```

@@ -2,7 +2,7 @@
 
 use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
-use ddss::{Client, Error, Failure, LockOptions, RowGuard, Spec, Table};
+use ddss::{Client, Error, ErrorKind, LockOptions, RowGuard, Spec, Table};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -164,9 +164,9 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
     let members = options.members;
     let spec = Spec::table(rows_of(members), ROW_BYTES as u32).copies(options.copies);
     let table = match Table::open(client, name) {
-        Err(error) if error.failure() == Some(Failure::NotFound) => match Table::allocate(client, name, spec) {
+        Err(error) if error.kind() == ErrorKind::NotFound => match Table::allocate(client, name, spec) {
             // Another member was first.
-            Err(error) if error.failure() == Some(Failure::AlreadyExists) => Table::open(client, name)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Table::open(client, name)?,
             other => other?,
         },
         other => other?,
@@ -189,7 +189,7 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
         let group = GroupRow { members: options.members, key, settings: options.settings };
         match table.put_if(0, found.version(), 0, &group.encode()) {
-            Err(error) if error.failure() == Some(Failure::VersionMismatch) => {}
+            Err(error) if error.kind() == ErrorKind::VersionMismatch => {}
             other => drop(other?),
         }
         found = table.get(0)?;
@@ -210,7 +210,7 @@ fn lock_place(table: &Table, name: &str, options: &JoinOptions) -> Result<(Membe
     let lock = LockOptions::new().lease(options.lease).keep_alive();
     // Members that look whether a place is free hold its lock for a moment.
     let (waiting, end) = (lock.timeout(PROBE_MAX), Instant::now() + PROBE_MAX);
-    let is_taken = |error: &Error| matches!(error.failure(), Some(Failure::Locked | Failure::TimedOut));
+    let is_taken = |error: &Error| matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut);
     let attempts = match options.number {
         Some(number) => vec![(number, waiting)],
         None => (0..options.members).map(|number| (number, lock.no_wait())).collect(),

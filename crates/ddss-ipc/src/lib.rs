@@ -105,7 +105,7 @@ pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
 pub use shm::status_page::{Liveness, StatusReadError, read_all_statuses, read_status};
 #[cfg(not(loom))]
-pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass, WaitMode};
+pub use strategy::{STRATEGY_VARIABLE, Strategy, WaitClass, WaitMode};
 #[cfg(not(loom))]
 pub use sys::{Access, Credentials, InheritedSocket, MemoryError, SharedMemory};
 #[cfg(not(loom))]

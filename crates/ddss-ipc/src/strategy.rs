@@ -19,8 +19,9 @@ use std::str::FromStr;
 ///
 /// assert_eq!("rcq".parse::<Strategy>()?, Strategy::Rcq);
 /// assert_eq!(Strategy::default().to_string(), "auto");
-/// assert!("fast".parse::<Strategy>().is_err());
-/// # Ok::<(), ddss::UnknownStrategy>(())
+/// let unknown = "fast".parse::<Strategy>().expect_err("there is none of that name");
+/// assert_eq!(unknown, "unknown strategy \"fast\": use mq, rmq, rcq or auto");
+/// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Strategy {
@@ -43,11 +44,11 @@ impl Strategy {
     pub const ALL: [Strategy; 4] = [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto];
 
     /// Returns the strategy that `DDSS_STRATEGY` names, or `None` if it is not set.
-    pub fn from_environment() -> Result<Option<Self>, UnknownStrategy> {
+    pub fn from_environment() -> Result<Option<Self>, String> {
         match std::env::var(STRATEGY_VARIABLE) {
             Ok(name) => name.parse().map(Some),
             Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(std::env::VarError::NotUnicode(name)) => Err(UnknownStrategy(name.to_string_lossy().into_owned())),
+            Err(std::env::VarError::NotUnicode(name)) => Err(unknown(&name.to_string_lossy())),
         }
     }
 
@@ -93,26 +94,18 @@ impl fmt::Display for Strategy {
 }
 
 impl FromStr for Strategy {
-    type Err = UnknownStrategy;
+    type Err = String;
 
-    fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
+    fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|strategy| strategy.to_string().eq_ignore_ascii_case(name.trim()));
-        found.ok_or_else(|| UnknownStrategy(name.to_owned()))
+        found.ok_or_else(|| unknown(name))
     }
 }
 
-/// A name that is not one of the four strategies.
-///
-/// ```
-/// # use ddss_ipc as ddss;
-/// use ddss::{Strategy, UnknownStrategy};
-///
-/// let unknown: UnknownStrategy = "fast".parse::<Strategy>().expect_err("there is none of that name");
-/// assert_eq!(unknown.to_string(), "unknown strategy \"fast\": use mq, rmq, rcq or auto");
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("unknown strategy {0:?}: use mq, rmq, rcq or auto")]
-pub struct UnknownStrategy(String);
+/// Returns the text of an error: the name is not one of the four strategies.
+fn unknown(name: &str) -> String {
+    format!("unknown strategy {name:?}: use mq, rmq, rcq or auto")
+}
 
 /// How a client of `Rcq` or `Auto` waits.
 ///

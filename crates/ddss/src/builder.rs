@@ -5,6 +5,7 @@ use crate::call::channels::ChannelPool;
 use crate::client::Client;
 use crate::deadline::check_timeout;
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::session::{AttachPlan, CallSettings};
 use crate::shards::Shards;
 use ddss_core::limits::{ARENA_BYTES_MAX, CHANNELS_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
@@ -90,7 +91,7 @@ impl ClientBuilder {
 
     /// Enables or disables retries: while a daemon or a segment's home is away, a call that certainly did nothing is
     /// repeated until its deadline, with pauses of up to 256 ms. A crash, a stop and a takeover then make calls slower. The
-    /// default is yes. If disabled, such a call fails at once, as with [`Failure::NodeDown`].
+    /// default is yes. If disabled, such a call fails at once, as with [`ErrorKind::NodeDown`](crate::ErrorKind::NodeDown).
     ///
     /// A call that may have taken effect is never repeated.
     ///
@@ -151,7 +152,7 @@ impl ClientBuilder {
         let mut options = AttachOptions::default();
         options.strategy = match self.strategy {
             Some(strategy) => strategy,
-            None => Strategy::from_environment()?.unwrap_or_default(),
+            None => Strategy::from_environment().map_err(|text| Reason::Strategy { text })?.unwrap_or_default(),
         };
         options.channels = Self::check_count(
             "channels",
@@ -226,7 +227,7 @@ mod tests {
         let error = Client::builder().folder(&folder).connect().unwrap_err();
         drop(daemon.join().unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(error, Error::VersionMismatch { theirs: 77, .. }), "{error}");
+        assert!(matches!(error.reason(), Reason::VersionMismatch { theirs: 77, .. }), "{error}");
         assert!(error.to_string().contains("same release"), "{error}");
     }
 }

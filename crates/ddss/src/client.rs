@@ -5,6 +5,7 @@ use crate::call::channels::{Call, NoCompletion};
 use crate::call::retry::Retry;
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::lease::keeper::LeaseKeeper;
 use crate::plan::{CallPlan, Decoder, PlannedCall};
 use crate::session::Inner;
@@ -213,15 +214,14 @@ impl Client {
     /// Builds the error of a call without a completion, with the caller's action.
     #[cold]
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
-        let target = target.to_owned();
         match none {
             NoCompletion::Gone => self.0.gone(),
             NoCompletion::TooLong(timeout) => match check_timeout(timeout) {
-                Err(refused) => Error::BadArgument { action, target, refused },
+                Err(refused) => Error::bad_argument(action, target, refused),
                 Ok(()) => unreachable!("it was found to be too long"),
             },
             NoCompletion::NotSent => self.0.no_daemon_error(std::io::ErrorKind::ConnectionReset),
-            NoCompletion::ShuttingDown => Error::Failed { action, target, failure: Failure::GoingDown },
+            NoCompletion::ShuttingDown => Error::failed(action, target, Failure::GoingDown),
             NoCompletion::Busy(limit) => {
                 let options = &self.0.plan.options;
                 let value = match limit {
@@ -229,11 +229,12 @@ impl Client {
                     Limit::Arena => options.arena_bytes,
                     _ => RING_SLOTS,
                 };
-                Error::LimitReached { action, target, failure: Failure::Busy(limit), value: value as u64 }
+                let (target, failure) = (target.to_owned(), Failure::Busy(limit));
+                Reason::LimitReached { action, target, failure, value: value as u64 }.into()
             }
-            NoCompletion::Late { harmless: true } => Error::Failed { action, target, failure: Failure::TimedOut },
+            NoCompletion::Late { harmless: true } => Error::failed(action, target, Failure::TimedOut),
             NoCompletion::Late { harmless: false } => {
-                Error::Indeterminate { action, target, failure: Failure::TimedOut }
+                Reason::Indeterminate { action, target: target.to_owned(), failure: Failure::TimedOut }.into()
             }
         }
     }

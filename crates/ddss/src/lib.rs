@@ -38,8 +38,8 @@
 //!
 //! # Outcomes
 //!
-//! A call returns its result, or an [`Error`] that says whether the call certainly did nothing ([`Error::Failed`]) or
-//! may have taken effect ([`Error::Indeterminate`]). Every call has a deadline ([`ClientBuilder::timeout`],
+//! A call returns its result, or an [`Error`] whose [kind](Error::kind) names the reason. The call certainly did nothing,
+//! unless the error [is indeterminate](Error::is_indeterminate). Every call has a deadline ([`ClientBuilder::timeout`],
 //! [`Segment::with_timeout`]).
 //!
 //! # Cleanup
@@ -78,14 +78,11 @@ pub use blocking::*;
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    BadArgument, DegradedReason, Failure, Limit, Listing, LockHolder, Model, Name, NodeId, Permissions, Placement,
-    Principal, Refusal, ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
+    DegradedReason, Limit, Listing, LockHolder, Model, Name, NodeId, Permissions, Placement, Principal, Refusal,
+    ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
-pub use ddss_ipc::{
-    AttachError, FOLDER_VARIABLE, MemoryError, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder,
-    default_folder,
-};
-pub use error::Error;
+pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, client_folder, default_folder};
+pub use error::{Error, ErrorKind, LimitReached};
 pub use map::entry::Entry;
 pub use map::known_entries::MapEvent;
 pub use options::LockOptions;

@@ -1,6 +1,7 @@
 //! Identity and options of a segment handle, and the plans of its calls.
 
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::local::local_read::{LocalReadRules, LocalRow, MappedSegment};
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
 use crate::session::Inner;
@@ -106,7 +107,7 @@ impl SegmentLocation {
         let (offset, end) = bounds(range, self.bytes);
         if u128::from(offset) > end || end > u128::from(self.bytes) {
             let (action, target) = ("get", self.name.to_string());
-            return Err(Error::OutOfRange { action, target, offset, end, bytes: self.bytes });
+            return Err(Reason::OutOfRange { action, target, offset, end, bytes: self.bytes }.into());
         }
         Ok((offset, (end - u128::from(offset)) as u64))
     }
@@ -144,9 +145,9 @@ impl SegmentLocation {
     fn range_error(&self, action: &'static str, offset: u64, end: u128) -> Error {
         let target = self.name.to_string();
         if u128::from(offset) > end || end > u128::from(self.bytes) {
-            return Error::OutOfRange { action, target, offset, end, bytes: self.bytes };
+            return Reason::OutOfRange { action, target, offset, end, bytes: self.bytes }.into();
         }
-        Error::Failed { action, target, failure: Failure::TooLarge }
+        Error::failed(action, target, Failure::TooLarge)
     }
 
     /// Plans the renewal of a lock's lease.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Options of a lock request.
 ///
 /// ```
-/// use ddss::{Failure, LockOptions};
+/// use ddss::{ErrorKind, LockOptions};
 /// use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
@@ -16,9 +16,9 @@ use std::time::Duration;
 /// let account = client.allocate("account", ddss::Spec::new(64))?;
 /// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
 /// let busy = account.lock_with(LockOptions::new().no_wait()).expect_err("it is held alone");
-/// assert_eq!(busy.failure(), Some(Failure::Locked));
+/// assert_eq!(busy.kind(), ErrorKind::Locked);
 /// let late = account.lock_with(LockOptions::new().timeout(Duration::from_millis(20))).expect_err("it still is");
-/// assert_eq!(late.failure(), Some(Failure::TimedOut));
+/// assert_eq!(late.kind(), ErrorKind::TimedOut);
 /// # held.unlock()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -57,7 +57,7 @@ impl LockOptions {
         self
     }
 
-    /// Sets the lease: 1 µs to 600 s, else the request fails with [`Error::BadArgument`](crate::Error::BadArgument). After the lease the home
+    /// Sets the lease: 1 µs to 600 s, else the request fails with [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument). After the lease the home
     /// grants the lock to the next request and refuses operations under the old one.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -69,7 +69,7 @@ impl LockOptions {
     ///
     /// A holder that was stopped for longer than the lease has lost the lock; so has one whose home restarted or moved.
     /// [`LockGuard::lease_left`](crate::LockGuard::lease_left) is zero from then on. Each call through the guard is refused with
-    /// [`Failure::LockLost`], whether the holder knows of the loss or not.
+    /// [`ErrorKind::LockLost`](crate::ErrorKind::LockLost), whether the holder knows of the loss or not.
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;

@@ -7,6 +7,7 @@
 use crate::call::channels::ChannelPool;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::local::mapped_areas::MappedAreas;
 use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
@@ -46,14 +47,14 @@ impl AttachPlan {
         options.timeout = options.timeout.min(by.saturating_duration_since(Instant::now()));
         let attachment = Attachment::connect(socket, &options).map_err(|error| match error {
             AttachError::NoDaemon { source, .. } => {
-                Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
+                Reason::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
             }
-            AttachError::Version { ours, theirs } => Error::VersionMismatch { ours, theirs },
-            other => Error::Attach(other),
+            AttachError::Version { ours, theirs } => Reason::VersionMismatch { ours, theirs },
+            other => Reason::Attach(other),
         })?;
         let now = attachment.shards();
         if let Some(before) = shard_count.filter(|&before| before != now) {
-            return Err(Error::ShardsChanged { before, now });
+            return Err(Reason::ShardsChanged { before, now }.into());
         }
         Ok(Session { channels: ChannelPool::new(&attachment), attachment })
     }
@@ -61,7 +62,7 @@ impl AttachPlan {
     /// Builds the error of a search that found no daemon.
     pub(crate) fn no_daemon_error(&self, kind: ErrorKind) -> Error {
         let Self { socket, folder, .. } = self;
-        Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source: kind.into() }
+        Reason::NoDaemon { socket: socket.clone(), folder: folder.clone(), source: kind.into() }.into()
     }
 }
 
@@ -176,8 +177,8 @@ impl Inner {
 
     /// Returns how long further attempts are worthwhile after this error, for a caller that has searched since `since`.
     pub(crate) fn retry_until(&self, error: Option<&Error>, since: Instant, deadline: Instant, waits: bool) -> Instant {
-        match error {
-            Some(Error::VersionMismatch { .. } | Error::ShardsChanged { .. }) => since,
+        match error.map(Error::reason) {
+            Some(Reason::VersionMismatch { .. } | Reason::ShardsChanged { .. }) => since,
             _ if waits && self.settings.retries => deadline,
             // A starting daemon removes the old socket for a moment.
             _ => deadline.min(since + Self::START_MAX),
@@ -190,6 +191,6 @@ impl Inner {
     }
 
     pub(crate) fn gone(&self) -> Error {
-        Error::DaemonGone { path: self.plan.socket.clone() }
+        Reason::DaemonGone { path: self.plan.socket.clone() }.into()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ddss::{Client, Failure, Model, Spec};
+use ddss::{Client, ErrorKind, Model, Spec};
 
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -28,7 +28,7 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
     let table = Spec::table(8, 8);
     for (other, named) in [(Spec::new(4096), "4096 bytes"), (table, "8 rows of 8 bytes")] {
         let error = connect().open_or_allocate("table/0", other).unwrap_err();
-        assert_eq!(error.failure(), Some(Failure::Unsupported));
+        assert_eq!(error.kind(), ErrorKind::WrongShape);
         assert!(error.to_string().contains(named) && error.to_string().contains("64 bytes"), "{error}");
     }
     let weak = Spec { model: Model::Read, ..Spec::new(64) };
@@ -53,7 +53,7 @@ fn wait_for_returns_when_segment_is_allocated_or_deadline_passes() {
     let hasty = connect(Duration::from_millis(30));
     let errors = [hasty.wait_for("never").unwrap_err(), block_on(hasty.aio().unwrap().wait_for("never")).unwrap_err()];
     for error in errors {
-        assert_eq!((error.failure(), error.is_indeterminate()), (Some(Failure::TimedOut), false));
-        assert!(error.is_timeout() && error.is_retryable());
+        assert_eq!((error.kind(), error.is_indeterminate()), (ErrorKind::TimedOut, false));
+        assert!(error.kind() == ErrorKind::TimedOut && error.is_retryable());
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    AtomicResult, Failure, Listing, Model, Name, NodeId, Placement, SegmentId, Spec, Stamp, Timestamp, Version,
+    AtomicResult, ErrorKind, Listing, Model, Name, NodeId, Placement, SegmentId, Spec, Stamp, Timestamp, Version,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ fn vocabulary_returns_from_json_as_it_was() {
     assert_eq!(returns_from_json(stamp), r#"{"version":7,"timestamp":99}"#);
     returns_from_json(AtomicResult { before: u64::MAX, stamp });
     returns_from_json(SegmentId::new(NodeId(3), 4, 5));
-    returns_from_json(Failure::VersionMismatch);
+    returns_from_json(ErrorKind::VersionMismatch);
     returns_from_json(Placement::Node(NodeId(2)));
     returns_from_json(Spec { model: Model::Delta(4), placement: Placement::Hash, ..Spec::new(64) });
     returns_from_json(Spec::table(100, 64));

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
-use ddss::{Client, Failure, LockOptions, NodeId, Placement, Segment, Spec};
+use ddss::{Client, ErrorKind, LockOptions, NodeId, Placement, Segment, Spec};
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 use std::error::Error;
@@ -52,8 +52,8 @@ impl Ends {
         match end {
             Ok(()) => self.done += 1,
             Err(error) if error.is_indeterminate() => self.unknown += 1,
-            Err(error) if matches!(error.failure(), Some(Failure::Busy(_))) => self.busy += 1,
-            Err(error) if error.failure() == Some(Failure::TimedOut) => self.late += 1,
+            Err(error) if matches!(error.kind(), ErrorKind::LimitReached) => self.busy += 1,
+            Err(error) if error.kind() == ErrorKind::TimedOut => self.late += 1,
             Err(_) => self.other += 1,
         }
     }

@@ -197,7 +197,7 @@ fn lock_is_broken_only_after_confirmation() {
     held.put(0, b"mine").unwrap();
     let broken = run_ddss(b.folder(), &["locks", "door", "--break", "--yes"], "").unwrap();
     assert_eq!((broken.code, broken.out.as_str()), (0, "door: 1 broken\n"), "{}", broken.err);
-    assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(ddss::Failure::LockLost));
+    assert_eq!(held.put(0, b"late").unwrap_err().kind(), ddss::ErrorKind::LockLost);
     door.lock().unwrap().unlock().unwrap();
     assert_eq!(run_ddss(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "no lock is held on door\n");
     // The command also asks about the matches of a pattern.

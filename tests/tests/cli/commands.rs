@@ -138,7 +138,7 @@ fn map_commands_read_and_write_entries() {
 fn wrong_arguments_give_an_error_message_and_exit_code() {
     let daemon = Daemon::start(1).unwrap();
     for (words, code, part) in [
-        (&["allocate", "a\nb", "8"][..], 1, "control characters"),
+        (&["allocate", "a\nb", "8"][..], 2, "control characters"),
         (&["allocate", "big", "999999999999"], 1, "no memory left"),
         (&["allocate", "none", "0"], 2, "bytes is 0"),
         (&["allocate", "x", "many"], 2, "invalid value"),

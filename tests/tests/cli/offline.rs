@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Failure, Spec};
+use ddss::{Client, ErrorKind, Spec};
+use ddss_core::Failure;
 use ddss_core::Outcome;
 use ddss_core::status::{Counter, DaemonState, Gauge, Kind, Location, Status, Step};
 use ddss_ipc::{Liveness, Strategy, read_status};
@@ -46,7 +47,7 @@ fn every_call_is_counted_once_for_its_client() {
     for _ in 0..300 {
         assert_eq!(seen.get(0..500).unwrap().len(), 500);
     }
-    assert_eq!(two.open("nothing").unwrap_err().failure(), Some(Failure::NotFound));
+    assert_eq!(two.open("nothing").unwrap_err().kind(), ErrorKind::NotFound);
     let status = wait_for_status(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
     assert_eq!((status.daemon.node.0, status.daemon.state), (7, DaemonState::Serving));
     assert_eq!((status.daemon.pid, Liveness::of(&status)), (daemon.pid(), Liveness::Serving));

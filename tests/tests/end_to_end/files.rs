@@ -1,7 +1,7 @@
 //! Segments in files: they survive the loss of memory, and support the same calls as segments in memory.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Model, Segment, Spec, Storage};
+use ddss::{Client, ErrorKind, Model, Segment, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, binary, pattern, retry};
 use std::fs::File;
 use std::io::Read;
@@ -67,9 +67,9 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
                 assert!(is(&again, round) && again.id() == segment.id());
                 assert_eq!(again.get(..).unwrap().version(), stamp.version);
             }
-            assert_eq!(after.open("memory").unwrap_err().failure(), Some(Failure::NotFound));
+            assert_eq!(after.open("memory").unwrap_err().kind(), ErrorKind::NotFound);
         }
-        assert_eq!(memory.get(..).unwrap_err().failure(), Some(Failure::NotFound));
+        assert_eq!(memory.get(..).unwrap_err().kind(), ErrorKind::NotFound);
         // New segments in memory do not interfere.
         let fresh = client(&daemon, true).allocate(&format!("fresh/{round}"), Spec::new(BYTES as u64)).unwrap();
         fresh.put(0, &pattern(9, BYTES)).unwrap();
@@ -90,7 +90,7 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     lose_memory(&daemon);
     daemon.restart().unwrap();
     let after = client(&daemon, true);
-    assert_eq!(after.open("file/0").unwrap_err().failure(), Some(Failure::NotFound));
+    assert_eq!(after.open("file/0").unwrap_err().kind(), ErrorKind::NotFound);
     assert!(is(&after.open("file/1").unwrap(), 3));
 }
 
@@ -155,7 +155,7 @@ fn file_segment_supports_remote_access_and_permission_changes() {
     asked.put(0, &[3; 64]).unwrap();
     assert_eq!(here.open("asked").unwrap().get(..).unwrap()[..], [3; 64]);
     let replicated = here.allocate("mirrored", Spec { copies: 2, ..in_file(64) }).unwrap_err();
-    assert_eq!(replicated.failure(), Some(Failure::Unsupported), "{replicated}");
+    assert_eq!(replicated.kind(), ErrorKind::BadArgument, "{replicated}");
     other.process().end().unwrap();
 }
 
@@ -167,7 +167,7 @@ fn full_disk_is_reported_and_loses_no_data() {
     let options = DaemonOptions::new(1).unwrap().argument("--file-bytes").argument("1048576");
     let bounded = options.start().unwrap();
     let error = client(&bounded, true).allocate("large", in_file(2 << 20)).unwrap_err();
-    assert!(error.failure() == Some(Failure::NoFileSpace) && error.to_string().contains("--file-bytes"), "{error}");
+    assert!(error.kind() == ErrorKind::NoSpace && error.to_string().contains("--file-bytes"), "{error}");
     let Some(mounts) = PrivateMounts::new(test, &[("disk", "size=8m")]) else { return };
     let options = DaemonOptions::new(1).unwrap().command_prefix(mounts.command_prefix());
     let mut daemon = options.argument("--state-dir").argument(mounts.mount_path("disk")).start().unwrap();
@@ -184,10 +184,10 @@ fn full_disk_is_reported_and_loses_no_data() {
         count += 1;
         assert!(count < 100, "the disk is never full");
     };
-    assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     assert!(error.to_string().contains("check its disk"), "{error}");
     let error = before.allocate("large", in_file(64 << 20)).unwrap_err();
-    assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
     // Reserved space stays reserved; memory is unaffected.
     kept.put(0, &pattern(2, BYTES)).unwrap();

@@ -1,6 +1,6 @@
 //! Local reads: gets of this node's own segments, in place.
 
-use ddss::{Client, Failure, LockOptions, Model, Spec};
+use ddss::{Client, ErrorKind, LockOptions, Model, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, SetOnDrop, copy_program, pattern, skipped};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ fn local_read_works_while_daemon_is_stopped() {
     let value = near.get(..).unwrap();
     assert_eq!((&value[..], value.stamp()), (&pattern(1, 100_000)[..], stamp));
     let asked = far.with_timeout(SOON).get(0..8);
-    assert_eq!(asked.unwrap_err().failure(), Some(Failure::TimedOut), "that one asks the daemon");
+    assert_eq!(asked.unwrap_err().kind(), ErrorKind::TimedOut, "that one asks the daemon");
     daemon.resume().unwrap();
     daemon.kill().unwrap();
     assert_eq!(&near.get(7..9).unwrap()[..], &pattern(1, 100_000)[7..9]);
@@ -90,7 +90,7 @@ fn strict_local_read_waits_for_exclusive_lock_holder() {
     let other = client(&daemon).open("s").unwrap();
     let held = made.lock().unwrap();
     held.put(0, &7u64.to_le_bytes()).unwrap();
-    assert_eq!(other.with_timeout(SOON).get(..).unwrap_err().failure(), Some(Failure::TimedOut));
+    assert_eq!(other.with_timeout(SOON).get(..).unwrap_err().kind(), ErrorKind::TimedOut);
     held.unlock().unwrap();
     assert_eq!(other.get(..).unwrap()[0], 7);
     let shared = made.lock_with(LockOptions::default().shared()).unwrap();

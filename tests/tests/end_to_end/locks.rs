@@ -128,7 +128,7 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
             wait_for_renewal(&segment);
         }
         let refused = segment.lock_with(LockOptions::new().no_wait()).map(drop).unwrap_err();
-        assert_eq!(refused.failure(), Some(ddss::Failure::Locked));
+        assert_eq!(refused.kind(), ddss::ErrorKind::Locked);
         leader.kill().unwrap();
         let next = segment.lock().unwrap();
         assert!(next.token() > token);

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version, aio,
+    Client, Error, ErrorKind, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version,
+    aio,
 };
 use ddss_testkit::{Daemon, SetOnDrop};
 use std::future::Future;
@@ -40,8 +41,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
-    result.unwrap_err().failure()
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
 }
 
 // If this failed, an audit could not read the version that a reader saw a moment ago, or would get another one.
@@ -58,8 +59,8 @@ fn history_versions_are_readable_from_every_node() {
             let value = segment.get_at(Version(version), ..).unwrap();
             assert_eq!((value.version().0, &value[..]), (version, &[version as u8; 5000][..]));
         }
-        assert_eq!(failure(segment.get_at(Version(2), ..)), Some(Failure::VersionGone));
-        assert_eq!(failure(segment.get_at(Version(7), ..)), Some(Failure::VersionMismatch));
+        assert_eq!(failure(segment.get_at(Version(2), ..)), ErrorKind::VersionGone);
+        assert_eq!(failure(segment.get_at(Version(7), ..)), ErrorKind::VersionMismatch);
         let parts = segment.get_many_at(Version(4), &[0..8, 4990..5000]).unwrap();
         assert_eq!((&parts[0][..], &parts[1][..]), (&[4; 8][..], &[4; 10][..]));
     }
@@ -67,11 +68,8 @@ fn history_versions_are_readable_from_every_node() {
     bare.put(0, &[1; 8]).unwrap();
     let far = open(&client(&b), "bare");
     assert_eq!(&far.get_at(Version(1), ..).unwrap()[..], &[1; 8]);
-    assert_eq!(failure(far.get_at(Version(0), ..)), Some(Failure::VersionGone));
-    assert_eq!(
-        failure(client(&a).allocate("much", Spec { history: 3, ..Spec::new(2 << 20) })),
-        Some(Failure::TooLarge)
-    );
+    assert_eq!(failure(far.get_at(Version(0), ..)), ErrorKind::VersionGone);
+    assert_eq!(failure(client(&a).allocate("much", Spec { history: 3, ..Spec::new(2 << 20) })), ErrorKind::BadArgument);
 }
 
 // If this failed, a Temporal segment would cost a round trip for each get, or return a value older than its bound.
@@ -129,9 +127,13 @@ fn vectored_get_returns_one_version_or_fails() {
             assert_eq!(&parts[1][..], [&[0][..], &[mark; 40_000], &[0]].concat());
             assert_eq!(&parts[2][..], [&[0; 9][..], &[mark]].concat());
         }
-        assert!(matches!(segment.put_many(&[(0, &[9; 8]), (99_999, &[9; 2])]), Err(Error::OutOfRange { .. })));
-        assert_eq!(failure(segment.put_many_if(Version(0), &[(0, &[9; 8])])), Some(Failure::VersionMismatch));
-        assert_eq!(failure(segment.get_many(&[])), Some(Failure::Malformed));
+        assert!(
+            segment
+                .put_many(&[(0, &[9; 8]), (99_999, &[9; 2])])
+                .is_err_and(|error| error.kind() == ErrorKind::OutOfRange)
+        );
+        assert_eq!(failure(segment.put_many_if(Version(0), &[(0, &[9; 8])])), ErrorKind::VersionMismatch);
+        assert_eq!(failure(segment.get_many(&[])), ErrorKind::BadArgument);
         assert_eq!(&segment.get(0..8).unwrap()[..], &[mark; 8], "nothing of it happened");
     }
 }
@@ -146,8 +148,8 @@ fn lock_holder_puts_through_its_guard_and_other_puts_fail_at_once() {
         let before = mine.get(..).unwrap().version().0;
         let held = mine.lock().unwrap();
         let began = Instant::now();
-        assert_eq!(failure(mine.put(0, &[1; 8])), Some(Failure::OwnLock));
-        assert_eq!(failure(mine.fetch_add(8, 1)), Some(Failure::OwnLock));
+        assert_eq!(failure(mine.put(0, &[1; 8])), ErrorKind::OwnLock);
+        assert_eq!(failure(mine.fetch_add(8, 1)), ErrorKind::OwnLock);
         assert!(began.elapsed() < PATIENCE / 2, "at once, and not at its deadline");
         held.put(0, &[2; 8]).unwrap();
         held.fetch_add(8, 5).unwrap();
@@ -173,10 +175,10 @@ fn lock_holder_names_a_version_when_the_model_requires_it() {
     for (mine, other) in [(&here, &there), (&there, &here)] {
         let held = mine.lock().unwrap();
         let before = held.version();
-        assert_eq!(failure(held.put(0, &[1; 8])), Some(Failure::VersionMismatch), "it names none");
+        assert_eq!(failure(held.put(0, &[1; 8])), ErrorKind::VersionMismatch, "it names none");
         let first = held.put_if(before, 0, &[2; 40]).unwrap();
-        assert_eq!(failure(held.put_if(before, 0, &[3; 8])), Some(Failure::VersionMismatch));
-        assert_eq!(failure(held.put_many_if(before, &[(0, &[3; 8])])), Some(Failure::VersionMismatch));
+        assert_eq!(failure(held.put_if(before, 0, &[3; 8])), ErrorKind::VersionMismatch);
+        assert_eq!(failure(held.put_many_if(before, &[(0, &[3; 8])])), ErrorKind::VersionMismatch);
         let last = held.put_many_if(first.version, &[(0, &[4; 8]), (40, &[4; 8])]).unwrap();
         assert_eq!(last.version.0, before.0 + 2);
         held.unlock().unwrap();
@@ -188,12 +190,12 @@ fn lock_holder_names_a_version_when_the_model_requires_it() {
         // A put after the end of the lease is lost, whichever version it names.
         let short = mine.lock_with(LockOptions::new().lease(Duration::from_millis(1))).unwrap();
         drop(other.lock().unwrap());
-        assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), Some(Failure::LockLost));
+        assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), ErrorKind::LockLost);
     }
     for client in [on_a, on_b] {
         let task = block_on(client.aio().unwrap().open("ledger")).unwrap();
         let held = block_on(task.lock()).unwrap();
-        assert_eq!(failure(block_on(held.put(0, &[6; 8]))), Some(Failure::VersionMismatch));
+        assert_eq!(failure(block_on(held.put(0, &[6; 8]))), ErrorKind::VersionMismatch);
         let first = block_on(held.put_if(held.version(), 0, &[6; 8])).unwrap();
         let last = block_on(held.put_many_if(first.version, &[(0, &[7; 40])])).unwrap();
         assert_eq!(last.version.0, held.version().0 + 2);
@@ -241,7 +243,7 @@ fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
 /// Expects that the call timed out; returns the number of versions that it may have made.
 fn late<T: std::fmt::Debug>(call: Result<T, Error>) -> u64 {
     let error = call.unwrap_err();
-    assert_eq!(error.failure(), Some(Failure::TimedOut), "{error}");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     error.is_indeterminate().into()
 }
 
@@ -280,7 +282,7 @@ fn handle_calls_use_the_handle_timeout() {
             failure(block_on(task.lock_with(options))),
         ]
     });
-    assert_eq!(ends, [Some(Failure::TimedOut); 14]);
+    assert_eq!(ends, [ErrorKind::TimedOut; 14]);
     assert!(took < PATIENCE, "{took:?}: one of them had the client's time");
     held.unlock().unwrap();
     assert_eq!(here.get(..).unwrap().version(), Version(0), "nothing of it happened");
@@ -289,15 +291,15 @@ fn handle_calls_use_the_handle_timeout() {
         drop(hasty.with_timeout(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE)).unwrap());
         let held =
             block_on(hasty_task.with_timeout(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE))).unwrap();
-        assert_eq!(failure(block_on(held.unlock())), Some(Failure::TimedOut));
+        assert_eq!(failure(block_on(held.unlock())), ErrorKind::TimedOut);
         here.lock().unwrap().unlock().unwrap();
     });
     assert!(took < Duration::from_secs(8), "{took:?}: a lease had to end");
     // A call with a timeout of zero fails immediately and sends nothing.
     let never = hasty.with_timeout(Duration::ZERO).put(0, &[1]).unwrap_err();
-    assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
+    assert_eq!((never.kind(), never.is_indeterminate()), (ErrorKind::TimedOut, false));
     let never = block_on(hasty_task.with_timeout(Duration::ZERO).put(0, &[1])).unwrap_err();
-    assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
+    assert_eq!((never.kind(), never.is_indeterminate()), (ErrorKind::TimedOut, false));
 }
 
 // If this failed, a call that retries could take twice its caller's time, or forever.
@@ -317,9 +319,9 @@ fn retried_calls_share_one_deadline() {
         *count += 1;
     };
     let shared = Shared::<u64>::new(mine.with_timeout(soon), 0).unwrap();
-    assert_eq!(failure(shared.update(in_between)), Some(Failure::TimedOut));
+    assert_eq!(failure(shared.update(in_between)), ErrorKind::TimedOut);
     let shared = aio::Shared::<u64>::new(task.with_timeout(soon), 0).unwrap();
-    assert_eq!(failure(block_on(shared.update(in_between))), Some(Failure::TimedOut));
+    assert_eq!(failure(block_on(shared.update(in_between))), ErrorKind::TimedOut);
     // The new version comes late, under a lock for which the get that follows would wait.
     let (late, time) = (Duration::from_secs(3), Duration::from_secs(4));
     let (hasty, hasty_task) = (mine.with_timeout(time), task.with_timeout(time));
@@ -331,7 +333,7 @@ fn retried_calls_share_one_deadline() {
             std::thread::sleep(late);
             held.put(0, &[2; 8]).unwrap();
             let (ended, took) = waits.join().unwrap();
-            assert_eq!(failure(ended), Some(Failure::TimedOut));
+            assert_eq!(failure(ended), ErrorKind::TimedOut);
             assert!(took < late + time * 3 / 4, "{took:?}");
         });
         held.unlock().unwrap();

@@ -1,7 +1,7 @@
 //! Watches of names across nodes, of which one is killed, and limits of segments that survive a restart.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Limit, NameEvent, NameWatch, NodeId, Placement, Spec};
+use ddss::{Client, ErrorKind, Limit, NameEvent, NameWatch, NodeId, Placement, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 use std::time::Duration;
 
@@ -58,12 +58,12 @@ fn limit_of_segments_is_named_and_a_lower_one_keeps_what_exists() {
     let mut made = node.allocate_many(&wanted);
     let error = made.pop().unwrap().unwrap_err();
     assert_eq!(
-        (error.failure(), error.limit(), error.limit_value()),
-        (Some(Failure::SegmentsFull), Some(Limit::Segments), Some(40))
+        (error.kind(), error.limit().map(|reached| (reached.limit, reached.value))),
+        (ErrorKind::LimitReached, Some((Limit::Segments, Some(40))))
     );
     assert!(error.to_string().contains("--segments") && error.to_string().contains("40"), "{error}");
     let made: Vec<_> = made.into_iter().collect::<Result<_, _>>().unwrap();
-    assert_eq!(node.allocate("small/3", Spec::new(64)).unwrap_err().failure(), Some(Failure::AlreadyExists));
+    assert_eq!(node.allocate("small/3", Spec::new(64)).unwrap_err().kind(), ErrorKind::AlreadyExists);
     made[39].put(0, b"kept").unwrap();
     daemon.kill().unwrap();
     daemon.restart().unwrap();
@@ -71,7 +71,7 @@ fn limit_of_segments_is_named_and_a_lower_one_keeps_what_exists() {
     assert_eq!(node.list("small/").unwrap().count(), 40);
     let last = node.open("small/39").unwrap();
     assert_eq!(&last.get(0..4).unwrap()[..], b"kept");
-    assert_eq!(node.allocate("more", Spec::new(64)).unwrap_err().limit(), Some(Limit::Segments));
+    assert_eq!(node.allocate("more", Spec::new(64)).unwrap_err().limit().unwrap().limit, Limit::Segments);
     last.release().unwrap();
     node.allocate("more", Spec::new(64)).unwrap();
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Failure, LockOptions, Principal, SharedMap, Spec, Table, aio};
+use ddss::{Client, ErrorKind, LockOptions, Principal, SharedMap, Spec, Table, aio};
 use ddss_testkit::{
     Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, block_on, pattern, skipped,
 };
@@ -251,13 +251,13 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
     free.unlock().unwrap();
     theirs.put(4, 0, b"free").unwrap();
     let no_wait = LockOptions::new().no_wait();
-    assert_eq!(theirs.lock_row_with(3, no_wait).unwrap_err().failure(), Some(Failure::Locked));
+    assert_eq!(theirs.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
     daemons[0].kill().unwrap();
     let next = until_some("the replica takes over", || theirs.lock_row(3).map_err(|error| error.to_string()));
     assert!(next.token() > old.token(), "tokens grow over a takeover");
     assert_eq!(&next.get().unwrap()[..3], b"old");
-    assert_eq!(old.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
-    assert_eq!(mine.lock_row_with(3, no_wait).unwrap_err().failure(), Some(Failure::Locked));
+    assert_eq!(old.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
+    assert_eq!(mine.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
     next.put(0, b"new").unwrap();
     mine.put(4, 0, b"free").unwrap();
 }
@@ -279,14 +279,14 @@ fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
     let held = block_on(far.lock_row_with(3, long)).unwrap();
     block_on(held.put(0, b"held")).unwrap();
     let no_wait = LockOptions::new().no_wait();
-    assert_eq!(here.lock_row_with(3, no_wait).unwrap_err().failure(), Some(Failure::Locked));
+    assert_eq!(here.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
     other.kill().unwrap();
     let next = until_some("the lock is free", || here.lock_row_with(3, no_wait).map_err(|error| error.to_string()));
     assert_eq!(&next.get().unwrap()[..4], b"held");
     other.restart().unwrap();
     // The task attaches to the next daemon, and the token of its lock admits nothing.
-    until("the holder learns of its loss", || match block_on(held.put(0, b"late")).unwrap_err().failure() {
-        Some(Failure::LockLost) => Ok(()),
+    until("the holder learns of its loss", || match block_on(held.put(0, b"late")).unwrap_err().kind() {
+        ErrorKind::LockLost => Ok(()),
         other => Err(format!("{other:?}")),
     });
     next.put(0, b"next").unwrap();
@@ -405,7 +405,8 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     let fits = here.allocate("fits", replicated(40_000)).unwrap();
     assert_eq!(in_sync(&home, "fits"), (1, 2));
     let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
-    assert!(matches!(error, Error::OverQuota { used: 40_064, allowed: 65_536, .. }), "{error}");
+    let reached = error.limit().unwrap();
+    assert_eq!((reached.used, reached.value), (Some(40_064), Some(65_536)), "{error}");
     // One more replica does not fit: the segment exists without it.
     let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
     let before = refusals();
@@ -496,7 +497,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         until("the segment is released", || {
             let released = patient(&daemons[other]).open(&name).and_then(|segment| segment.release());
             let Err(error) = released else { return Ok(()) };
-            if is_unknown && error.failure() == Some(Failure::NotFound) {
+            if is_unknown && error.kind() == ErrorKind::NotFound {
                 return Ok(());
             }
             is_unknown |= error.is_indeterminate();
@@ -510,7 +511,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         in_sync(&daemons[down], &format!("later/{role}"));
         for (node, daemon) in daemons.iter().enumerate() {
             let opened = patient(daemon).open(&name).map(|found| found.stat());
-            let is_gone = opened.as_ref().is_err_and(|error| error.failure() == Some(Failure::NotFound));
+            let is_gone = opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
             assert!(is_gone, "{role}, node {}: {opened:?}", node + 1);
         }
         let listed = ddss(&daemons[down], &["ls"]);

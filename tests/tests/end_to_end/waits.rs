@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Failure, LockOptions, Segment, Spec, aio};
+use ddss::{Client, ErrorKind, LockOptions, Segment, Spec, aio};
 use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, SetOnDrop, block_on};
@@ -145,7 +145,7 @@ fn segment_is_locked(segment: &Segment, at_once: LockOptions) -> bool {
             false
         }
         Err(error) => {
-            assert_eq!(error.failure(), Some(Failure::Locked));
+            assert_eq!(error.kind(), ErrorKind::Locked);
             true
         }
     }

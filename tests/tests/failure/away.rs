@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    BatchReply, Client, Error, Failure, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table, Version, aio,
+    BatchReply, Client, Error, ErrorKind, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table, Version, aio,
 };
 use ddss_core::status::Counter;
 use ddss_testkit::{Daemon, DaemonOptions, block_on, retry};
@@ -306,7 +306,7 @@ fn client_without_retries_learns_at_once_that_the_home_is_away() {
     let calls = refused.len() as u64;
     for ended in refused {
         let error = ended.unwrap_err();
-        assert_eq!(error.failure(), Some(Failure::NodeDown), "{error}");
+        assert_eq!(error.kind(), ErrorKind::NodeDown, "{error}");
     }
     assert_eq!(settled_requests(&other) - before, calls, "each is sent once");
 }

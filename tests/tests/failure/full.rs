@@ -1,7 +1,7 @@
 //! Full memory, full disks and missing write permission: clear errors, and no loss of acknowledged data.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Segment, Spec, Storage};
+use ddss::{Client, ErrorKind, Segment, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, SetOnDrop, TempNode, pattern, retry};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,11 +83,11 @@ fn full_shared_memory_is_an_error_and_loses_no_data() {
     let before = client(&daemon);
     let bytes = MIB - 4096;
     let (mut made, error) = fill(&before, bytes);
-    assert!(made.len() >= 5 && error.failure() == Some(Failure::NoSpace), "{} made: {error}", made.len());
+    assert!(made.len() >= 5 && error.kind() == ErrorKind::NoSpace, "{} made: {error}", made.len());
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
     // A large allocation takes the rest slice by slice, and returns all of it.
     let large = before.allocate("large", Spec::new(20 * MIB)).unwrap_err();
-    assert_eq!(large.failure(), Some(Failure::NoSpace), "{large}");
+    assert_eq!(large.kind(), ErrorKind::NoSpace, "{large}");
     // Existing segments stay readable and writable: they own their pages.
     for (index, segment) in made.iter().enumerate() {
         segment.put(0, &pattern(index as u64, bytes as usize)).unwrap();
@@ -114,13 +114,13 @@ fn memory_limit_is_an_error_and_loses_no_data() {
     let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(4 * MIB).start().unwrap();
     let before = client(&daemon);
     let (made, error) = fill(&before, 300_000);
-    assert!(made.len() >= 10 && error.failure() == Some(Failure::NoSpace), "{} made: {error}", made.len());
+    assert!(made.len() >= 10 && error.kind() == ErrorKind::NoSpace, "{} made: {error}", made.len());
     assert!(error.to_string().contains("no memory left"), "{error}");
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     let after = client(&daemon);
     check(&after, made.len(), 300_000);
-    assert_eq!(after.allocate("one-more", Spec::new(300_000)).unwrap_err().failure(), Some(Failure::NoSpace));
+    assert_eq!(after.allocate("one-more", Spec::new(300_000)).unwrap_err().kind(), ErrorKind::NoSpace);
 }
 
 // If this failed, a full disk would stop calls that need no disk, or leave a log that no daemon can read.
@@ -152,9 +152,10 @@ fn full_raft_log_stops_only_new_names() {
     let log = daemon.process().stderr();
     assert!(log.contains("no disk space for the cluster's log") && log.contains("No space left"), "{log}");
     // Each attempt reports the same cause.
-    assert_eq!(refused.failure(), Some(Failure::LogUnwritable), "{refused}");
+    assert!(refused.to_string().contains("log cannot be written"), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::System);
     let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();
-    assert_eq!(again.failure(), Some(Failure::LogUnwritable), "{again}");
+    assert_eq!(again.kind(), ErrorKind::System, "{again}");
     // With free space the daemon continues by itself.
     place.0.empty(&place.state());
     names.push("after".to_owned());
@@ -168,7 +169,7 @@ fn full_raft_log_stops_only_new_names() {
         retry(|| after.open(name));
     }
     retry(|| after.allocate("new", Spec::new(8)));
-    assert_eq!(after.allocate("kept", Spec::new(8)).unwrap_err().failure(), Some(Failure::AlreadyExists));
+    assert_eq!(after.allocate("kept", Spec::new(8)).unwrap_err().kind(), ErrorKind::AlreadyExists);
 }
 
 /// Creates a key outside of the small file systems.

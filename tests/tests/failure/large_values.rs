@@ -1,7 +1,7 @@
 //! Large puts whose writer or home is killed: the segment has the complete old or new value, and no memory is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Segment, Spec, Storage, aio};
+use ddss::{Client, ErrorKind, Segment, Spec, Storage, aio};
 use ddss_testkit::{Daemon, DaemonOptions, binary, retry};
 use std::future::Future;
 use std::io::Write;
@@ -110,7 +110,7 @@ fn writer_killed_during_large_put_leaves_old_value_and_no_memory() {
     for node in [&home, &other] {
         let ended = retry(|| match client(node).open("large")?.put(0, &pattern(50, BYTES)) {
             // The home may not yet have seen the end of the last writer.
-            Err(error) if error.failure() == Some(Failure::UploadsFull) => Err(error),
+            Err(error) if error.kind() == ErrorKind::LimitReached => Err(error),
             ended => Ok(ended),
         });
         ended.unwrap();
@@ -133,7 +133,7 @@ fn large_value_from_another_node_is_whole_under_every_model() {
         for seed in 1..4 {
             let put = if seed % 2 == 0 { &here } else { &there }.put_if(seen, 0, &pattern(seed, bytes)).unwrap();
             let stale = there.put_if(seen, 0, &pattern(9, bytes)).unwrap_err();
-            assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+            assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
             for reader in [&here, &there] {
                 let value = reader.get(..).unwrap();
                 assert!(value.stamp() == put && value[..] == pattern(seed, bytes)[..], "{model:?}");
@@ -172,7 +172,7 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
     for writer in &writers {
         let ended = retry(|| match ddss_testkit::block_on(writer.put(0, &pattern(50, BYTES))) {
             // The home may not yet have seen the end of the last future.
-            Err(error) if error.failure() == Some(Failure::UploadsFull) => Err(error),
+            Err(error) if error.kind() == ErrorKind::LimitReached => Err(error),
             ended => Ok(ended),
         });
         ended.unwrap();

@@ -1,6 +1,6 @@
 //! A killed or stopped daemon that is restarted: all acknowledged data is present and complete.
 
-use ddss::{Client, Failure, Model, Segment, Spec, Strategy};
+use ddss::{Client, ErrorKind, Model, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, pattern};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn restart_changes_only_the_locks() {
     drop(held);
     daemon.restart().unwrap();
     let after = client(&daemon);
-    assert_eq!(after.open("gone").unwrap_err().failure(), Some(Failure::NotFound));
+    assert_eq!(after.open("gone").unwrap_err().kind(), ErrorKind::NotFound);
     let kept = after.open("kept").unwrap();
     let value = kept.get(3..7).unwrap();
     assert_eq!((kept.id(), &value[..], value.stamp()), (kept_id, &b"here"[..], stamp));
@@ -185,7 +185,7 @@ fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T,
         match call() {
             Ok(value) => return (value, refused),
             Err(error) => {
-                assert_eq!(error.failure(), Some(Failure::NodeDown), "{error}");
+                assert_eq!(error.kind(), ErrorKind::NodeDown, "{error}");
                 assert!(begin.elapsed() < Duration::from_secs(60), "the handle does not go on: {error}");
             }
         }

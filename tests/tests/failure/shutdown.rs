@@ -1,7 +1,7 @@
 //! Shutdown of a daemon: pending calls complete, new calls are refused, and no acknowledged data is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, LockOptions, NodeId, Placement, ReplicationInfo, Segment, Spec, Strategy};
+use ddss::{Client, ErrorKind, LockOptions, NodeId, Placement, ReplicationInfo, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, block_on, write_key};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +25,12 @@ fn is_soon(what: &str, mut is: impl FnMut() -> bool) {
 /// Time of calls that no daemon serves.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Waits until new calls are refused, with the failure `GoingDown`.
+/// Waits until new calls are refused, because this node is stopping.
 fn wait_until_it_refuses(one: &Segment) {
     is_soon("refuses what is new", || match one.with_timeout(SHORT).put(0, &[0; 8]) {
         Ok(_) => false,
         Err(error) => {
-            assert!(error.failure() == Some(Failure::GoingDown), "{error}");
+            assert!(error.kind() == ErrorKind::NodeDown, "{error}");
             assert!(error.to_string().contains("this node is stopping") && !error.is_indeterminate(), "{error}");
             true
         }
@@ -68,7 +68,7 @@ fn pending_calls_complete_before_shutdown() {
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&late);
         assert!(Client::builder().folder(daemon.folder()).connect().is_err(), "somebody was let in");
-        assert!(other.with_timeout(SHORT).put(0, &[1; 8]).unwrap_err().failure() == Some(Failure::GoingDown));
+        assert!(other.with_timeout(SHORT).put(0, &[1; 8]).unwrap_err().kind() == ErrorKind::NodeDown);
         // The unlock is accepted nevertheless, because it lets other calls end.
         drop(locked);
         for one in waiting {
@@ -102,7 +102,7 @@ fn each_call_during_shutdown_has_a_definite_outcome() {
                             Err(error) => break error,
                         }
                     };
-                    let told = matches!(error, Error::NoDaemon { .. }) || error.failure() == Some(Failure::GoingDown);
+                    let told = matches!(error.kind(), ErrorKind::NoDaemon | ErrorKind::NodeDown);
                     assert!(told && !error.is_indeterminate(), "{strategy}: {error}");
                 });
             }
@@ -152,10 +152,10 @@ fn unlock_works_during_shutdown() {
         // Every holder knows that this daemon accepts no new calls.
         for segment in &own {
             let told = segment.with_timeout(SHORT).stat().unwrap_err();
-            assert_eq!(told.failure(), Some(Failure::GoingDown));
+            assert!(told.to_string().contains("this node is stopping"), "{told}");
         }
         let told = block_on(of_tasks.with_timeout(SHORT).stat()).unwrap_err();
-        assert_eq!(told.failure(), Some(Failure::GoingDown));
+        assert!(told.to_string().contains("this node is stopping"), "{told}");
         assert!(waiting.iter().all(|one| !one.is_finished()));
         for (number, locked) in by_threads.into_iter().enumerate() {
             // Dropping the guard also unlocks.
@@ -193,14 +193,14 @@ fn second_signal_stops_at_once_and_waiting_calls_fail() {
         is_soon("is everybody in line", || shared.stat().unwrap().waiting == 2);
         daemon.process().terminate().unwrap();
         // A lock ends with the daemon, so the wait for it ends, because no other daemon starts before its deadline.
-        assert_eq!(lock.join().unwrap().unwrap_err().failure(), Some(Failure::GoingDown));
+        assert_eq!(lock.join().unwrap().unwrap_err().kind(), ErrorKind::NodeDown);
         wait_until_it_refuses(&other);
         assert!(!put.is_finished());
         daemon.process().terminate().unwrap();
         let status = daemon.process().wait(PATIENCE).unwrap().expect("it was told twice");
         assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
         let error = put.join().unwrap().unwrap_err();
-        assert!(error.failure() == Some(Failure::GoingDown) && !error.is_indeterminate(), "{error}");
+        assert!(error.kind() == ErrorKind::NodeDown && !error.is_indeterminate(), "{error}");
     });
     drop(locked);
     daemon.restart().unwrap();

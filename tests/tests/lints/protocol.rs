@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use ddss::Failure;
+use ddss_core::Failure;
 use ddss_testkit::repo_lints;
 
 fn read(path: &str) -> String {

@@ -2,7 +2,7 @@
 //! it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, LockOptions, Spec};
+use ddss::{Client, ErrorKind, LockOptions, Spec};
 use ddss_testkit::{Process, TempNode, binary, block_on};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::future::{Future, poll_fn};
@@ -95,7 +95,7 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
         daemon.terminate().unwrap();
         // On a busy machine a hurried call may end before it is refused.
         let end = Instant::now() + PATIENCE;
-        while hurried.ping().err().and_then(|error| error.failure()) != Some(Failure::GoingDown) {
+        while !hurried.ping().is_err_and(|error| error.kind() == ErrorKind::NodeDown) {
             assert!(Instant::now() < end, "no call is refused");
         }
         let one = scope.spawn(|| block_on(task.fetch_add(0, 1)));

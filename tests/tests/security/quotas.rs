@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Failure, NodeId, Placement, Spec};
+use ddss::{Client, Error, Limit, NodeId, Placement, Spec};
+use ddss_core::Failure;
 use ddss_core::status::{Counter, Gauge};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, DaemonOptions, binary, copy_program, skipped};
@@ -200,16 +201,11 @@ fn home_applies_quotas_to_remote_allocations() {
     let caller = client(&away);
     let at_home = |bytes| Spec { placement: Placement::Node(NodeId(1)), ..Spec::new(bytes) };
     let too_large = caller.allocate("first", at_home(1 << 20)).unwrap_err();
-    assert!(
-        matches!(too_large, Error::OverQuota { failure: Failure::QuotaBytes, used: 0, allowed: 1_048_576, .. }),
-        "{too_large}"
-    );
+    let of = |error: &Error| error.limit().map(|reached| (reached.limit, reached.used, reached.value));
+    assert_eq!(of(&too_large), Some((Limit::QuotaBytes, Some(0), Some(1_048_576))), "{too_large}");
     let first = caller.allocate("first", at_home(64)).unwrap();
     let refused = caller.allocate("second", at_home(64)).unwrap_err();
-    assert!(
-        matches!(refused, Error::OverQuota { failure: Failure::QuotaSegments, used: 1, allowed: 1, .. }),
-        "{refused}"
-    );
+    assert_eq!(of(&refused), Some((Limit::QuotaSegments, Some(1), Some(1))), "{refused}");
     caller.allocate("second", Spec::new(64)).expect("its own node bounds nothing, and the name is free");
     first.release().unwrap();
     caller.allocate("third", at_home(64)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Failure, Model, Placement, Segment, Spec, Version};
+use ddss::{Client, ErrorKind, Model, Placement, Segment, Spec, Version};
 use ddss_testkit::Random;
 
 use super::state::{STATE_BYTES_MIN, State};
@@ -102,7 +102,7 @@ impl Member {
                 Ok(())
             }
             Ok(stamp) => Err(Error::Inconsistent(format!("{} was committed as {}", next.version, stamp.version))),
-            Err(error) if error.failure() == Some(Failure::VersionMismatch) => {
+            Err(error) if error.kind() == ErrorKind::VersionMismatch => {
                 self.tally.conflicts += 1;
                 self.restart()
             }
@@ -140,7 +140,7 @@ impl Member {
                 self.tally.chains += 1;
                 Ok(())
             }
-            Err(error) if error.failure() == Some(Failure::VersionGone) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::VersionGone => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -85,7 +85,7 @@ impl BenchSetup {
         let segment = loop {
             let spec = Spec { placement: home, ..Spec::new(BYTES) };
             match client.allocate(&name, spec) {
-                Err(error) if error.failure() == Some(ddss::Failure::NodeDown) && begin.elapsed() < RETRY_TIME_MAX => {
+                Err(error) if error.kind() == ddss::ErrorKind::NodeDown && begin.elapsed() < RETRY_TIME_MAX => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 made => break made?,

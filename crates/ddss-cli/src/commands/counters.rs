@@ -6,7 +6,7 @@ use crate::glob::Glob;
 use crate::output::table::{Table, format_bytes};
 use crate::output::terminal_text::print_sentence;
 use crate::status_page::{StatusPage, format_us, read, us};
-use ddss::Failure;
+use ddss_core::Failure;
 use ddss_core::status::{Counter, Gauge, Histogram, Kind, PeerRow, Status, Step};
 use serde_json::{Map, Value, json};
 

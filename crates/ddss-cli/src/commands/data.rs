@@ -262,7 +262,7 @@ pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandErr
     let bytes = file.metadata().map_err(CommandError::file("inspect", &options.file))?.len();
     let client = connect(&options.named.place)?;
     let segment = match client.open(&options.named.name) {
-        Err(error) if error.failure() == Some(ddss::Failure::NotFound) => {
+        Err(error) if error.kind() == ddss::ErrorKind::NotFound => {
             client.allocate(&options.named.name, Spec::new(bytes))?
         }
         found => found?,

@@ -7,9 +7,9 @@ use crate::connect::{connect, describe};
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::output::terminal_text::{is_printable_text, write_line};
 use crate::output::value_format::ValueFormat;
-use ddss::{ByteMap, Failure, Table};
+use ddss::{ByteMap, ErrorKind, Table};
 use serde_json::{Map, Value, json};
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 pub(crate) fn run(command: &MapCommand, json: bool) -> Result<(), CommandError> {
@@ -125,9 +125,9 @@ fn remove(options: &MapKeyOptions, json: bool) -> Result<(), CommandError> {
 
 /// Writes a line to standard output; `false` if its reader has closed the pipe and wants no more.
 fn write_entry(words: &str) -> Result<bool, CommandError> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     match write_line(&mut out, format_args!("{words}")).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         written => written.map(|()| true).map_err(CommandError::system(WRITE_STDOUT)),
     }
 }
@@ -181,7 +181,7 @@ fn watch(options: &MapWatchOptions, json: bool) -> Result<(), CommandError> {
         present = loop {
             match map.wait_for_change(&key, present.as_deref()) {
                 // One call waits as long as its deadline.
-                Err(error) if error.failure() == Some(Failure::TimedOut) => {}
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
                 changed => break changed?,
             }
         };

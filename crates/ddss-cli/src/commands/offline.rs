@@ -15,7 +15,7 @@ pub(crate) fn inspect_offline(
     error: CommandError,
     place: &DaemonOptions,
 ) -> Result<(OfflineNode, CommandError), CommandError> {
-    if !matches!(error, CommandError::Client(ddss::Error::NoDaemon { .. })) {
+    if !matches!(&error, CommandError::Client(error) if error.kind() == ddss::ErrorKind::NoDaemon) {
         return Err(error);
     }
     let (memory_folder, state_folder) = Settings::segment_folders(place.dir.clone());

@@ -10,7 +10,7 @@ use crate::glob::Glob;
 use crate::output::listing::{as_json, format_holder, format_lock, format_mode, format_model, format_replica};
 use crate::output::table::{Table, format_bytes, format_micros, format_timestamp};
 use crate::output::terminal_text::print_field;
-use ddss::{Failure, Version};
+use ddss::{ErrorKind, Version};
 use serde_json::{Value, json};
 
 /// Returns the note below an empty list.
@@ -120,7 +120,7 @@ pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), Comman
     while let Some(before) = found.last().and_then(|value| value.version().0.checked_sub(1)) {
         match segment.get_at(Version(before), 0..length) {
             Ok(value) => found.push(value),
-            Err(error) if error.failure() == Some(Failure::VersionGone) => break,
+            Err(error) if error.kind() == ErrorKind::VersionGone => break,
             Err(error) => return Err(error.into()),
         }
     }

@@ -3,7 +3,7 @@
 use super::arguments::DemoClientOptions;
 use super::child::{next_command, reply};
 use crate::error::CommandError;
-use ddss::{Client, Failure, Segment, Spec, Strategy, Version};
+use ddss::{Client, ErrorKind, Segment, Spec, Strategy, Version};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -169,7 +169,7 @@ impl PollResults {
                 self.wrong += u64::from(!is_good);
                 self.last = value.version();
             }
-            Err(error) if error.failure() == Some(Failure::NodeDown) => self.away += 1,
+            Err(error) if error.kind() == ErrorKind::NodeDown => self.away += 1,
             Err(error) => {
                 self.failed += 1;
                 self.error.get_or_insert_with(|| error.to_string());

@@ -47,6 +47,7 @@ impl Model {
     }
 
     /// Makes the model of that kind, if there is one.
+    #[doc(hidden)]
     pub fn from_parts(kind: u8, parameter: u32) -> Result<Self, Failure> {
         Ok(match kind {
             1 => Model::Null,

@@ -11,12 +11,12 @@ use std::fmt;
 ///
 /// ```
 /// # use ddss_core as ddss;
-/// use ddss::{Failure, Name};
+/// use ddss::Name;
 ///
 /// let name = Name::new("scores/today")?;
 /// assert_eq!((name.as_str(), name.to_string()), ("scores/today", "scores/today".to_owned()));
 /// assert!(Name::new("two\nlines").is_err() && Name::new("").is_err());
-/// # Ok::<(), Failure>(())
+/// # Ok::<(), ddss_core::Failure>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -41,6 +41,7 @@ impl From<Name> for String {
 
 impl Name {
     /// Checks text from a user or a peer.
+    #[doc(hidden)]
     pub fn new(text: &str) -> Result<Self, Failure> {
         if text.is_empty() || text.chars().any(char::is_control) {
             return Err(Failure::BadName);
@@ -49,6 +50,7 @@ impl Name {
     }
 
     /// Checks bytes from outside.
+    #[doc(hidden)]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
         Self::new(std::str::from_utf8(bytes).map_err(|_| Failure::BadName)?)
     }

@@ -135,7 +135,7 @@ pub struct Spec {
     /// Number of older versions in the history, for gets that name a version.
     ///
     /// Each is a copy of the whole segment, made by its home with each put. So a segment with a history (or of
-    /// [`Model::Delta`]) has at most [`TRANSFER_BYTES_MAX`] bytes; more fails with [`Failure::TooLarge`]. A larger copy
+    /// [`Model::Delta`]) has at most [`TRANSFER_BYTES_MAX`] bytes; more is refused. A larger copy
     /// would delay all other users of its home. Larger data with a history is split into several segments, or stored as
     /// one segment for each version.
     pub history: u16,
@@ -257,6 +257,7 @@ impl Spec {
     /// let refused = Spec::new(100_000).model(Model::Temporal(5_000)).check().expect_err("useless");
     /// assert_eq!(refused.argument, "bytes");
     /// ```
+    #[doc(hidden)]
     pub fn check(&self) -> Result<(), BadArgument> {
         self.check_fields()?;
         if matches!(self.model, Model::Temporal(_)) && self.bytes > CACHED_BYTES_MAX {
@@ -344,6 +345,7 @@ impl Spec {
     }
 
     /// Decodes and checks what [`encode`](Self::encode) wrote.
+    #[doc(hidden)]
     pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let (size, rest) = (word(0), word(8));

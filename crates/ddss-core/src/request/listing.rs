@@ -206,6 +206,7 @@ impl Listing {
     }
 
     /// Takes the first listing of a page.
+    #[doc(hidden)]
     pub fn take_from(page: &mut &[u8]) -> Result<Self, Failure> {
         let mut input = Reader(page);
         let info = input.info()?;

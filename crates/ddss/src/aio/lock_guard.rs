@@ -101,7 +101,7 @@ impl Drop for LockGuard {
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on, poll_once};
-    use crate::{Failure, LockOptions, Spec};
+    use crate::{ErrorKind, LockOptions, Spec};
 
     #[test]
     fn async_lock_is_released_however_the_task_ends() {
@@ -117,7 +117,7 @@ mod tests {
         block_on(held.put_many(&[(8, b"a"), (20, b"b")])).unwrap();
         assert_eq!(block_on(held.fetch_add(32, 5)).unwrap().before, 0);
         assert_eq!(block_on(held.get(0..4)).unwrap()[..], *b"mine");
-        assert_eq!(free().unwrap_err().failure(), Some(Failure::Locked));
+        assert_eq!(free().unwrap_err().kind(), ErrorKind::Locked);
         block_on(held.unlock()).unwrap();
         free().unwrap();
         // A guard that is only dropped.
@@ -138,6 +138,6 @@ mod tests {
         }
         let late = block_on(segment.lock_with(LockOptions::new().lease(std::time::Duration::from_millis(1)))).unwrap();
         while free().is_err() {}
-        assert_eq!(block_on(late.put(0, b"late")).unwrap_err().failure(), Some(Failure::LockLost));
+        assert_eq!(block_on(late.put(0, b"late")).unwrap_err().kind(), ErrorKind::LockLost);
     }
 }

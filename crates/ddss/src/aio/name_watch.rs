@@ -135,7 +135,7 @@ impl Source {
                     return true;
                 }
                 // No name changed within the timeout of a call.
-                Err(Error::Failed { failure: Failure::TimedOut, .. }) => {}
+                Err(error) if error.has_failed_with(Failure::TimedOut) => {}
                 Err(_) => {
                     self.seen = Version(0);
                     return true;
@@ -235,8 +235,8 @@ impl Stream for NameWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Spec;
     use crate::testing::{TestNode, block_on, poll_once};
+    use crate::{ErrorKind, Spec};
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -304,7 +304,7 @@ mod tests {
         let segment = SegmentId::names_of(client.node());
         let run = |operation| {
             let call = CallPlan::new("use", "names", operation).returns(|_, _| ());
-            client.run(client.time(), call).unwrap_err().failure()
+            client.run(client.time(), call).unwrap_err().kind()
         };
         let lock_request = ddss_core::LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
         let from = ddss_core::Payload::Arena(ddss_core::ArenaRange::NOWHERE);
@@ -313,7 +313,7 @@ mod tests {
             Operation::Lock { segment, lock_request },
             Operation::Release { segment },
         ] {
-            assert_eq!(run(operation), Some(Failure::NotFound), "{operation:?}");
+            assert_eq!(run(operation), ErrorKind::NotFound, "{operation:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use ddss_core::{ArenaRange, Completion, Failure, Name, OpenedSegment, Operation,
 use std::time::{Duration, Instant};
 
 pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
-    Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
+    Name::new(name).map_err(|failure| Error::failed(action, format!("{name:?}"), failure))
 }
 
 #[twin]
@@ -43,7 +43,7 @@ impl Client {
 
     /// Opens a segment, or allocates it if the name is unused. All attempts share the timeout of one call.
     ///
-    /// An existing segment of another kind, size or model is refused with [`Failure::Unsupported`]; its other
+    /// An existing segment of another kind, size or model is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape); its other
     /// properties stay, whatever the specification says. If several processes make this
     /// call at the same time, one of them allocates the segment and the others open it.
     ///
@@ -61,7 +61,7 @@ impl Client {
         // Ends at the deadline: another process may release the segment after each allocation.
         loop {
             match self.open_by(time, name).await {
-                Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
+                Err(error) if error.has_failed_with(Failure::NotFound) => {}
                 Ok(found) => {
                     let location = found.location();
                     let wanted = (spec.bytes, spec.row_bytes, spec.model);
@@ -74,14 +74,14 @@ impl Client {
                 Err(error) => return Err(error),
             }
             match self.allocate_by(time, name, spec).await {
-                Err(Error::Failed { failure: Failure::AlreadyExists, .. }) => {}
+                Err(error) if error.has_failed_with(Failure::AlreadyExists) => {}
                 ended => return ended,
             }
         }
     }
 
     /// Waits until another process has allocated the segment, and opens it. At the deadline of one call it fails
-    /// with [`Failure::TimedOut`].
+    /// with [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
@@ -99,12 +99,12 @@ impl Client {
         let mut time = self.time().started();
         loop {
             match self.open_by(time, name).await {
-                Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
+                Err(error) if error.has_failed_with(Failure::NotFound) => {}
                 ended => return ended,
             }
             if Instant::now() + OPEN_INTERVAL >= time.deadline() {
                 let (action, target) = ("wait for", name.to_owned());
-                return Err(Error::Failed { action, target, failure: Failure::TimedOut });
+                return Err(Error::failed(action, target, Failure::TimedOut));
             }
             self.pause(OPEN_INTERVAL).await;
         }

@@ -82,7 +82,7 @@ impl Segment {
     /// Waits until the segment's version is above `version`, and returns the stamp of the version it then has.
     ///
     /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
-    /// [`Failure::TimedOut`](crate::Failure::TimedOut).
+    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
         self.wait_by(self.time(), version).await
     }

@@ -11,7 +11,7 @@ impl Segment {
     /// Takes the segment's lock away from all holders, exclusive or shared, and returns their number.
     ///
     /// Only the segment's owner and root may do so. The lock queue's next request is granted. Holders are not
-    /// notified: their later puts under the lock fail with [`Failure::LockLost`](crate::Failure::LockLost), as
+    /// notified: their later puts under the lock fail with [`ErrorKind::LockLost`](crate::ErrorKind::LockLost), as
     /// after the end of the lease.
     ///
     /// Intended for an administrator who knows that the holder is stuck. The lock of a dead holder ends by itself.

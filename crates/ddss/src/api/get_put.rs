@@ -29,7 +29,7 @@ impl Segment {
 
     /// Reads a range atomically: all bytes are of the version that comes with them. A range of more than
     /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes is read in parts, again from the start when a put comes
-    /// between, and fails with [`Failure::Contended`](crate::Failure::Contended) if every attempt met one.
+    /// between, and fails with [`ErrorKind::Contended`](crate::ErrorKind::Contended) if every attempt met one.
     pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let (offset, length) = self.location().place(range)?;
         let mut bytes = vec![0; length];
@@ -39,8 +39,8 @@ impl Segment {
 
     /// Reads a range of an earlier committed version. The segment's history must still contain it
     /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
-    /// fails with [`Failure::VersionGone`](crate::Failure::VersionGone). A version that the segment has not reached
-    /// fails with [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+    /// fails with [`ErrorKind::VersionGone`](crate::ErrorKind::VersionGone). A version that the segment has not reached
+    /// fails with [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch).
     pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let (offset, length) = self.location().place(range)?;
         let mut bytes = vec![0; length];
@@ -96,7 +96,7 @@ impl Segment {
     }
 
     /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
-    /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+    /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch).
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)).await
     }

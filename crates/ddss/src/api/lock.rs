@@ -16,11 +16,11 @@ impl Segment {
     ///
     /// While the lock is taken, gets of this client proceed. Puts and atomics that change the protected bytes must
     /// go through the [`LockGuard`]. Made through the segment they would wait for their own client, so they fail at
-    /// once with [`Failure::OwnLock`](crate::Failure::OwnLock).
+    /// once with [`ErrorKind::OwnLock`](crate::ErrorKind::OwnLock).
     ///
     /// A lock belongs to its [`LockGuard`], not to the client. Threads of one client that exclude each other each
     /// take the lock and wait in the lock queue. A second `lock` by the holder therefore waits for itself, as with
-    /// a mutex. The call fails with [`Failure::TimedOut`](crate::Failure::TimedOut) at its deadline, or at once with [`Failure::Locked`](crate::Failure::Locked)
+    /// a mutex. The call fails with [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) at its deadline, or at once with [`ErrorKind::Locked`](crate::ErrorKind::Locked)
     /// under [`LockOptions::no_wait`].
     pub async fn lock(&self) -> Result<LockGuard, Error> {
         self.lock_with(LockOptions::new()).await
@@ -83,7 +83,7 @@ impl LockGuard {
     }
 
     /// Writes bytes if the guard still has the lock. Otherwise the put does nothing and fails with
-    /// [`Failure::LockLost`](crate::Failure::LockLost); under a shared lock with [`Failure::SharedLock`](crate::Failure::SharedLock).
+    /// [`ErrorKind::LockLost`](crate::ErrorKind::LockLost); under a shared lock with [`ErrorKind::SharedLock`](crate::ErrorKind::SharedLock).
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.segment.put_by(self.segment.time(), offset, bytes, self.conditions(None)).await
     }
@@ -144,7 +144,7 @@ impl LockGuard {
     }
 
     /// Extends the lease to its whole length, counted from now. A lock that is lost is not taken again: the call
-    /// fails with [`Failure::LockLost`](crate::Failure::LockLost).
+    /// fails with [`ErrorKind::LockLost`](crate::ErrorKind::LockLost).
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
@@ -153,7 +153,7 @@ impl LockGuard {
     /// let held = account.lock()?;
     /// held.renew()?;
     /// account.break_lock()?;
-    /// assert_eq!(held.renew().expect_err("it is broken").failure(), Some(ddss::Failure::LockLost));
+    /// assert_eq!(held.renew().expect_err("it is broken").kind(), ddss::ErrorKind::LockLost);
     /// assert!(held.lease_left().is_zero());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

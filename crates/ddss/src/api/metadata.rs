@@ -36,7 +36,7 @@ impl Segment {
         let operation = Operation::Stat { segment: self.id(), page: ArenaRange::NOWHERE };
         let page = self.client().run(self.time(), self.location().plan("stat", operation).returns_page()).await?;
         let found = page.and_then(|(_, found)| found.into_iter().next().ok_or(Failure::Malformed));
-        found.map_err(|failure| Error::Failed { action: "stat", target: self.name().to_owned(), failure })
+        found.map_err(|failure| Error::failed("stat", self.name(), failure))
     }
 
     /// Changes the nine Unix permission bits. Only the owner and root may do so. If the set of readers changes, the

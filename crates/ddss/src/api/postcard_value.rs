@@ -67,7 +67,7 @@ impl<T: Serialize + DeserializeOwned> PostcardValue<T> {
     }
 
     /// Reads the value. A segment that holds no value of this type is refused with
-    /// [`Failure::Malformed`](crate::Failure::Malformed).
+    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
     pub async fn get(&self) -> Result<Typed<T>, Error> {
         self.read(self.segment.time()).await
     }

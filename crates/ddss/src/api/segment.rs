@@ -62,17 +62,17 @@ impl Segment {
     /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
     ///
     /// It holds for all calls of the handle and of the locks that it takes; a [`Batch`](crate::Batch) has its client's
-    /// timeout. A call with more than 600 s fails with [`Error::BadArgument`](crate::Error::BadArgument).
+    /// timeout. A call with more than 600 s fails with [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument).
     ///
     /// ```
-    /// # use ddss::Failure;
+    /// # use ddss::ErrorKind;
     /// # use std::time::Duration;
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let scores = client.allocate("scores", ddss::Spec::new(64))?;
     /// let hasty = scores.with_timeout(Duration::from_millis(20));
     /// let nothing_new = hasty.wait_newer_than(hasty.get(0..8)?.version()).expect_err("nobody puts anything");
-    /// assert_eq!(nothing_new.failure(), Some(Failure::TimedOut));
+    /// assert_eq!(nothing_new.kind(), ErrorKind::TimedOut);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

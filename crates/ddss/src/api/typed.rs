@@ -7,6 +7,7 @@
 use super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::value::{Stamp, Typed};
 use ddss_core::{Failure, Spec, Version};
 use std::marker::PhantomData;
@@ -61,7 +62,7 @@ impl<T> Shared<T> {
 fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
     let end = u128::from(offset) + size_of::<T>() as u128 * count as u128;
     if end > u128::from(bytes) {
-        return Err(Error::OutOfRange { action: "view", target: name.to_owned(), offset, end, bytes });
+        return Err(Reason::OutOfRange { action: "view", target: name.to_owned(), offset, end, bytes }.into());
     }
     Ok(())
 }
@@ -115,7 +116,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     }
 
     /// Opens a segment that was allocated for a value of this size. Another size, or a table, is refused with
-    /// [`Failure::Unsupported`]. Segments record no types: two types of one size are not told apart. For a part of
+    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape). Segments record no types: two types of one size are not told apart. For a part of
     /// a larger segment there is [`new`](Self::new).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
         let segment = client.open(name).await?;
@@ -214,7 +215,7 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
             // An offset that does not fit its type is beyond every segment.
             let offset = u64::try_from(begin).unwrap_or(u64::MAX);
             let (target, bytes) = (self.segment.name().to_owned(), self.segment.bytes());
-            return Err(Error::OutOfRange { action, target, offset, end, bytes });
+            return Err(Reason::OutOfRange { action, target, offset, end, bytes }.into());
         }
         Ok(begin as u64)
     }

@@ -31,7 +31,7 @@ impl Segment {
             };
             match stamp {
                 // No new version came within the timeout of a call.
-                Err(Error::Failed { failure: Failure::TimedOut, .. }) => {}
+                Err(error) if error.has_failed_with(Failure::TimedOut) => {}
                 ended => return ended,
             }
         }

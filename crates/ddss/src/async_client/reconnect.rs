@@ -2,6 +2,7 @@
 //! some task waits, each task until its own deadline.
 
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::session::Inner;
 use atomic_waker::AtomicWaker;
 use ddss_ipc::AttachError;
@@ -72,7 +73,7 @@ impl Reconnect {
         if !line.searching {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
             let thread = std::thread::Builder::new().name("ddss-search".to_owned());
-            thread.spawn(move || search.run(&inner)).map_err(Error::Thread)?;
+            thread.spawn(move || search.run(&inner)).map_err(Reason::Thread)?;
             line.searching = true;
         }
         line.waiting.push(Arc::clone(&waiting));
@@ -134,13 +135,13 @@ impl Drop for PanicNotifier<'_> {
 
 /// Builds the error of a failed search, once for each waiter.
 fn same(inner: &Inner, error: Option<&Error>) -> Error {
-    match error {
-        Some(&Error::VersionMismatch { ours, theirs }) => Error::VersionMismatch { ours, theirs },
-        Some(&Error::ShardsChanged { before, now }) => Error::ShardsChanged { before, now },
-        Some(Error::Attach(AttachError::Refused { text })) => {
-            Error::Attach(AttachError::Refused { text: text.clone() })
+    match error.map(Error::reason) {
+        Some(&Reason::VersionMismatch { ours, theirs }) => Reason::VersionMismatch { ours, theirs }.into(),
+        Some(&Reason::ShardsChanged { before, now }) => Reason::ShardsChanged { before, now }.into(),
+        Some(Reason::Attach(AttachError::Refused { text })) => {
+            Reason::Attach(AttachError::Refused { text: text.clone() }).into()
         }
-        Some(Error::NoDaemon { source, .. }) => inner.no_daemon_error(source.kind()),
+        Some(Reason::NoDaemon { source, .. }) => inner.no_daemon_error(source.kind()),
         _ => inner.no_daemon_error(ErrorKind::TimedOut),
     }
 }
@@ -158,11 +159,12 @@ mod tests {
         let waiting = Arc::new(waiting);
         *search.line() = WaitList { searching: true, waiting: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _told = PanicNotifier { search: &search, why: &|| Error::Thread(ErrorKind::Other.into()) };
+            let _told = PanicNotifier { search: &search, why: &|| Reason::Thread(ErrorKind::Other.into()).into() };
             panic!("what cannot happen");
         }));
         assert!(looked.is_err());
-        assert!(matches!(*waiting.ended.lock().unwrap(), Some(Err(Error::Thread(_)))));
+        let told = waiting.ended.lock().unwrap().take().unwrap().unwrap_err();
+        assert!(matches!(told.reason(), Reason::Thread(_)), "{told}");
         let line = search.line();
         assert!(!line.searching && line.waiting.is_empty());
     }

@@ -5,6 +5,7 @@ use super::reactor::Reactor;
 use super::reconnect::Reconnect;
 use super::shared_channel::SharedChannel;
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::session::{Inner, Session};
 use arc_swap::{ArcSwap, Guard};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -68,8 +69,9 @@ impl TaskChannel {
 }
 
 fn start_reactor(session: Arc<Session>) -> Result<Reactor, Error> {
-    let no_channel = || Error::Thread(std::io::Error::other("the daemon gave this client no channel for tasks"));
+    let no_channel =
+        || Error::from(Reason::Thread(std::io::Error::other("the daemon gave this client no channel for tasks")));
     let (channel, runs) = session.channels.take_task_channel().ok_or_else(no_channel)?;
     let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
-    Reactor::start(session, channel).map_err(Error::Thread)
+    Reactor::start(session, channel).map_err(|error| Reason::Thread(error).into())
 }

@@ -83,7 +83,7 @@ pub(crate) fn block_until<F: Future>(future: F, deadline: Instant) -> Option<F::
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on, join_all, poll_once};
-    use crate::{Client, Failure, Limit, LockOptions, Segment, Spec, Version, aio};
+    use crate::{Client, ErrorKind, Limit, LockOptions, Segment, Spec, Version, aio};
     use std::future::Future;
     use std::pin::Pin;
     use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn is_late(error: crate::Error) {
-        assert_eq!(error.failure(), Some(Failure::TimedOut), "{error}");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }
 
     #[test]
@@ -242,7 +242,8 @@ mod tests {
             waits.retain_mut(|wait| match poll_once(wait) {
                 std::task::Poll::Ready(end) => {
                     let error = end.unwrap_err();
-                    assert_eq!((error.limit(), error.limit_value()), (Some(Limit::Waits), Some(50)), "{error}");
+                    let reached = error.limit().unwrap();
+                    assert_eq!((reached.limit, reached.value), (Limit::Waits, Some(50)), "{error}");
                     assert!(error.is_retryable() && error.to_string().contains("--waits-per-client"), "{error}");
                     refused += 1;
                     false

@@ -12,6 +12,7 @@ use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
 use crate::call::priority::Priority;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::location::SegmentLocation;
 use crate::plan::CallPlan;
 use crate::session::Inner;
@@ -72,7 +73,7 @@ impl KeptLease {
         if !state.is_running {
             let keeper = Arc::clone(keeper);
             let thread = std::thread::Builder::new().name("ddss-leases".to_owned());
-            thread.spawn(move || keeper.run()).map_err(Error::Thread)?;
+            thread.spawn(move || keeper.run()).map_err(Reason::Thread)?;
             state.is_running = true;
         }
         state.leases.push(Arc::clone(&renewable));
@@ -181,7 +182,7 @@ fn run(attached: &Inner, mut time: Deadline, plans: &[CallPlan<'_>]) -> Result<V
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{Failure, LockGuard, LockOptions, Spec};
+    use crate::{ErrorKind, LockGuard, LockOptions, Spec};
     use std::time::{Duration, Instant};
 
     /// Lease that a machine under load renews in time.
@@ -213,7 +214,7 @@ mod tests {
         for (guard, name) in guards.iter().zip(&names) {
             assert!(!guard.lease_left().is_zero());
             let other = theirs.open(name).unwrap().lock_with(LockOptions::new().no_wait());
-            assert_eq!(other.unwrap_err().failure(), Some(Failure::Locked));
+            assert_eq!(other.unwrap_err().kind(), ErrorKind::Locked);
             guard.put(0, b"still").unwrap();
         }
         drop(guards);
@@ -236,8 +237,8 @@ mod tests {
         assert_eq!(segment.break_lock().unwrap(), 1);
         let next = theirs.open("locked").unwrap().lock().unwrap();
         wait_until(|| lost.lease_left().is_zero());
-        assert_eq!(lost.renew().unwrap_err().failure(), Some(Failure::LockLost));
-        assert_eq!(lost.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+        assert_eq!(lost.renew().unwrap_err().kind(), ErrorKind::LockLost);
+        assert_eq!(lost.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
         wait_until(|| !mine.keeper().is_running());
         next.renew().unwrap();
         drop(lost);
@@ -247,7 +248,7 @@ mod tests {
         next.unlock().unwrap();
         let ended = short.lock_with(LockOptions::new().lease(Duration::from_micros(1))).unwrap();
         let after = segment.lock().unwrap();
-        assert_eq!(ended.renew().unwrap_err().failure(), Some(Failure::LockLost));
+        assert_eq!(ended.renew().unwrap_err().kind(), ErrorKind::LockLost);
         assert!(ended.lease_left().is_zero() && !after.lease_left().is_zero());
     }
 

@@ -1,6 +1,7 @@
 //! Time that is left of one lease. The holder counts it from before a request, so that it never ends later here than at the home.
 
 use crate::error::Error;
+use crate::error::reason::Reason;
 use ddss_core::Failure;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,8 +25,10 @@ impl Renewal {
     pub(crate) fn of(renewed: &Result<(), Error>) -> Self {
         match renewed {
             Ok(()) => Self::Done,
-            Err(Error::Failed { failure, .. }) => Self::of_failure(*failure),
-            Err(_) => Self::Unknown,
+            Err(error) => match *error.reason() {
+                Reason::Failed { failure, .. } => Self::of_failure(failure),
+                _ => Self::Unknown,
+            },
         }
     }
 

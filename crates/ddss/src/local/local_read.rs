@@ -287,7 +287,7 @@ impl LocalRow<'_> {
 mod tests {
     use super::*;
     use crate::testing::TestNode;
-    use crate::{Client, Failure, Spec};
+    use crate::{Client, ErrorKind, Spec};
 
     const MODELS: [Model; 7] =
         [Model::Null, Model::Read, Model::Write, Model::Strict, Model::Version, Model::Delta(2), Model::Temporal(1000)];
@@ -315,12 +315,12 @@ mod tests {
                 }
                 for (offset, bytes) in [(200, 1), (193, 8), (u64::MAX, 8), (0, 201)] {
                     let error = here.get_into(offset, &mut vec![0; bytes]).unwrap_err();
-                    assert_eq!(error.failure(), Some(Failure::OutOfRange));
+                    assert_eq!(error.kind(), ErrorKind::OutOfRange);
                 }
             }
             there.release().unwrap();
             let gone = here.get_into(0, &mut [0; 8]).unwrap_err();
-            assert_eq!(gone.failure(), Some(Failure::NotFound), "{model:?}");
+            assert_eq!(gone.kind(), ErrorKind::NotFound, "{model:?}");
         }
     }
 

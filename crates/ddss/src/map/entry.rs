@@ -57,7 +57,7 @@ pub(crate) fn checked_layout(
     for (argument, bytes, least, most) in sizes {
         if bytes < least || bytes > most {
             let refused = BadArgument::new(argument, bytes, format_args!("{least} to {most}"), Failure::BadSize);
-            return Err(Error::BadArgument { action, target: name.to_owned(), refused });
+            return Err(Error::bad_argument(action, name, refused));
         }
     }
     Ok(BucketLayout::new(key_bytes, value_bytes).expect("these are sizes of a map"))
@@ -74,7 +74,7 @@ pub(crate) fn check_time(action: &'static str, name: &str, time: Deadline) -> Re
     if time.remaining() > Duration::ZERO {
         return Ok(());
     }
-    Err(Error::Failed { action, target: name.to_owned(), failure: Failure::TimedOut })
+    Err(Error::failed(action, name, Failure::TimedOut))
 }
 
 /// Hash of a key: its bucket, and the bits that words and links hold.

@@ -72,7 +72,7 @@ impl ListCursor {
 }
 
 pub(crate) fn list_error(prefix: &str, failure: Failure) -> Error {
-    Error::Failed { action: "list", target: prefix.to_owned(), failure }
+    Error::failed("list", prefix, failure)
 }
 
 /// A name that was made or released.

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::error::Error;
+use crate::error::reason::Reason;
 use ddss_core::{BadArgument, Failure};
 use serde::Serialize;
 use std::any::type_name;
@@ -19,7 +20,7 @@ pub(crate) const FIRST_READ_BYTES: u64 = 4096;
 
 /// Encodes a value with its length for a segment of that size.
 pub(crate) fn encode<T: Serialize>(value: &T, name: &str, bytes: u64) -> Result<Vec<u8>, Error> {
-    let refuse = |refused| Error::BadArgument { action: "put", target: name.to_owned(), refused };
+    let refuse = |refused| Error::bad_argument("put", name, refused);
     let mut encoded = postcard::to_extend(value, vec![0; HEAD_BYTES])
         .map_err(|error| refuse(BadArgument::new("value", error, "what postcard can encode", Failure::Malformed)))?;
     if encoded.len() as u64 > bytes {
@@ -42,5 +43,5 @@ pub(crate) fn encoded_bytes(read: &[u8]) -> Option<u64> {
 pub(crate) fn no_value<T>(name: &str, found: &str) -> Error {
     let range = format!("a value of {}", type_name::<T>());
     let refused = BadArgument::new("content", found, range, Failure::Malformed);
-    Error::BadArgument { action: "decode", target: name.to_owned(), refused }
+    Reason::WrongShape { action: "decode", target: name.to_owned(), refused }.into()
 }

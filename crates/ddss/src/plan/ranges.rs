@@ -14,7 +14,7 @@ impl SegmentLocation {
         action: &'static str,
         ranges: impl Iterator<Item = (u64, u128)> + Clone,
     ) -> Result<Ranges, Error> {
-        let failed = |failure| Error::Failed { action, target: self.name.to_string(), failure };
+        let failed = |failure| Error::failed(action, self.name.to_string(), failure);
         for (offset, end) in ranges.clone() {
             self.check(action, offset, end)?;
         }

@@ -106,8 +106,8 @@ pub(crate) fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
 
 /// Returns the error of a read whose version may be gone.
 pub(crate) fn stale(error: Error, version: Version) -> io::Error {
-    match error.failure() {
-        Some(ddss_core::Failure::VersionGone) => io::Error::new(
+    match error.kind() {
+        crate::error::ErrorKind::VersionGone => io::Error::new(
             io::ErrorKind::StaleNetworkFileHandle,
             format!("the segment has changed since {version} was read from the start: restart the reader"),
         ),

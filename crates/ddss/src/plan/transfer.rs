@@ -1,6 +1,7 @@
 //! Options of large gets and puts, and the errors after which they begin again.
 
 use crate::error::Error;
+use crate::error::reason::Reason;
 use ddss_core::{Failure, PutConditions, Version};
 
 /// Called with the bytes that have been moved and the bytes of the whole value.
@@ -27,9 +28,9 @@ pub(crate) fn has_moved(error: &Error) -> bool {
 
 /// Returns true if a put did nothing and its parts are gone, or their home is away, which may come back without them.
 pub(crate) fn has_lost_parts(error: &Error, retries: bool) -> bool {
-    match error {
-        Error::Failed { failure: Failure::UploadGone, .. } => true,
-        Error::Failed { failure: Failure::NodeDown | Failure::InProgress | Failure::GoingDown, .. } => retries,
+    match *error.reason() {
+        Reason::Failed { failure: Failure::UploadGone, .. } => true,
+        Reason::Failed { failure: Failure::NodeDown | Failure::InProgress | Failure::GoingDown, .. } => retries,
         _ => false,
     }
 }

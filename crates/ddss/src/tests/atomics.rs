@@ -2,7 +2,7 @@
 
 use crate::testing::TestNode;
 use crate::*;
-use crate::{Failure, LockOptions, Spec};
+use crate::{ErrorKind, LockOptions, Spec};
 use std::time::Duration;
 
 #[test]
@@ -19,8 +19,8 @@ fn atomics_are_atomic_and_increment_version() {
     assert_eq!((won.before, won.stamp.version.0), (9, 3));
     assert_eq!(words.fetch_add(8, 2).unwrap().before, u64::MAX);
     assert_eq!(&words.get(8..16).unwrap()[..], &1u64.to_le_bytes());
-    assert_eq!(words.fetch_add(4, 1).unwrap_err().failure(), Some(Failure::Unaligned));
-    assert_eq!(words.fetch_add(32, 1).unwrap_err().failure(), Some(Failure::OutOfRange));
+    assert_eq!(words.fetch_add(4, 1).unwrap_err().kind(), ErrorKind::BadArgument);
+    assert_eq!(words.fetch_add(32, 1).unwrap_err().kind(), ErrorKind::OutOfRange);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -40,12 +40,12 @@ fn put_if_does_nothing_when_version_differs() {
     let segment = node.client().allocate("versions", Spec::new(64)).unwrap();
     let first = segment.put_if(Version(0), 0, b"one").unwrap();
     let stale = segment.put_if(Version(0), 0, b"two").unwrap_err();
-    assert_eq!((stale.failure(), stale.is_indeterminate()), (Some(Failure::VersionMismatch), false));
+    assert_eq!((stale.kind(), stale.is_indeterminate()), (ErrorKind::VersionMismatch, false));
     assert_eq!(segment.put_if(first.version, 0, b"three").unwrap().version, Version(2));
     assert_eq!(&segment.get(0..5).unwrap()[..], b"three");
     let strict = Spec { model: Model::Version, ..Spec::new(8) };
     let versioned = node.client().allocate("model-version", strict).unwrap();
-    assert_eq!(versioned.put(0, &[1]).unwrap_err().failure(), Some(Failure::VersionMismatch));
+    assert_eq!(versioned.put(0, &[1]).unwrap_err().kind(), ErrorKind::VersionMismatch);
     assert_eq!(versioned.put_if(Version(0), 0, &[1]).unwrap().version, Version(1));
 }
 
@@ -63,7 +63,7 @@ fn wait_newer_than_returns_when_version_comes() {
     });
     let impatient = node.short_timeout_client();
     let waited = impatient.open("watched").unwrap().wait_newer_than(Version(1)).unwrap_err();
-    assert_eq!(waited.failure(), Some(Failure::TimedOut));
+    assert_eq!(waited.kind(), ErrorKind::TimedOut);
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     held.put(0, b"mine").unwrap();
     assert_eq!(&held.get(0..4).unwrap()[..], b"mine");
     let no_wait = other.lock_with(LockOptions::new().no_wait()).unwrap_err();
-    assert_eq!(no_wait.failure(), Some(Failure::Locked));
-    assert_eq!(other.lock().unwrap_err().failure(), Some(Failure::TimedOut));
-    assert_eq!(other.put(0, b"they").unwrap_err().failure(), Some(Failure::TimedOut));
-    assert_eq!(other.get(0..4).unwrap_err().failure(), Some(Failure::TimedOut), "strict gets exclude writers");
+    assert_eq!(no_wait.kind(), ErrorKind::Locked);
+    assert_eq!(other.lock().unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(other.put(0, b"they").unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(other.get(0..4).unwrap_err().kind(), ErrorKind::TimedOut, "strict gets exclude writers");
     held.unlock().unwrap();
     assert_eq!(&other.get(0..4).unwrap()[..], b"mine");
     let short = segment.lock_with(LockOptions::new().lease(Duration::from_millis(5))).unwrap();
@@ -90,7 +90,7 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
         }
     };
     assert!(next.token() > short.token());
-    assert_eq!(short.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+    assert_eq!(short.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
     next.put(0, b"next").unwrap();
     drop(theirs);
     drop((next, other));
@@ -99,9 +99,9 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     let again = node.short_timeout_client().open("locked").unwrap();
     let first = again.lock().unwrap();
     let at_once = again.lock_with(LockOptions::new().no_wait()).unwrap_err();
-    assert_eq!(at_once.failure(), Some(Failure::Locked));
+    assert_eq!(at_once.kind(), ErrorKind::Locked);
     let second = again.lock().unwrap_err();
-    assert_eq!((second.failure(), second.is_indeterminate()), (Some(Failure::TimedOut), false));
+    assert_eq!((second.kind(), second.is_indeterminate()), (ErrorKind::TimedOut, false));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             loop {
@@ -118,9 +118,9 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     let both = [0, 1].map(|_| segment.lock_with(LockOptions::new().shared()).unwrap());
     assert_ne!(both[0].token(), both[1].token());
     for refused in [both[0].put(0, b"no").map(drop), both[1].fetch_add(0, 1).map(drop)] {
-        assert_eq!(refused.unwrap_err().failure(), Some(Failure::SharedLock));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::SharedLock);
     }
     let [shared, _] = both;
     segment.break_lock().unwrap();
-    assert_eq!(shared.put(0, b"no").unwrap_err().failure(), Some(Failure::LockLost));
+    assert_eq!(shared.put(0, b"no").unwrap_err().kind(), ErrorKind::LockLost);
 }

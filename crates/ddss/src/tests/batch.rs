@@ -2,7 +2,7 @@
 
 use crate::testing::TestNode;
 use crate::*;
-use crate::{Failure, Spec};
+use crate::{ErrorKind, Spec};
 
 #[test]
 fn batch_larger_than_ring_returns_each_reply() {
@@ -58,7 +58,7 @@ fn batch_covers_every_operation_on_bytes() {
         other => panic!("{other:?}"),
     };
     assert_eq!(replies[1..6].iter().map(before).collect::<Vec<_>>(), [5, 0, 0, 0, 0]);
-    assert_eq!(replies[6].as_ref().unwrap_err().failure(), Some(Failure::VersionMismatch));
+    assert_eq!(replies[6].as_ref().unwrap_err().kind(), ErrorKind::VersionMismatch);
     let version = one.get(0..8).unwrap().version();
     batch.get_many(&other, &[0..2, 4999..5002]).unwrap().put_if(&one, version, 40, b"y").unwrap();
     batch.put_many_if(&other, Version(0), &[(0, b"stale")]).unwrap().get(&one, 0..33).unwrap();
@@ -66,7 +66,7 @@ fn batch_covers_every_operation_on_bytes() {
     let Ok(BatchReply::GotMany(values)) = &replies[0] else { panic!("{:?}", replies[0]) };
     assert_eq!((&values[0][..], &values[1][..]), (&[1, 1][..], &[0, 2, 2][..]));
     assert_eq!(replies[1].as_ref().unwrap().stamp().version.0, version.0 + 1);
-    assert_eq!(replies[2].as_ref().unwrap_err().failure(), Some(Failure::VersionMismatch));
+    assert_eq!(replies[2].as_ref().unwrap_err().kind(), ErrorKind::VersionMismatch);
     let words = one.get(0..40).unwrap();
     let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| words[8 * index + byte]));
     assert_eq!([0, 1, 2, 3, 4].map(word), [7, 0, 9, 4, 0]);

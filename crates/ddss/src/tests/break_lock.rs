@@ -1,7 +1,7 @@
 //! Tests of `api/break_lock.rs`.
 
 use crate::testing::TestNode;
-use crate::{Failure, LockOptions, Spec};
+use crate::{ErrorKind, LockOptions, Spec};
 use std::time::Duration;
 
 #[test]
@@ -26,7 +26,7 @@ fn break_lock_grants_next_request_and_refuses_old_holder() {
         assert_eq!(segment.break_lock().unwrap(), 1);
         assert!(next.join().unwrap() > held.token());
     });
-    assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+    assert_eq!(held.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
     while segment.stat().unwrap().holder.is_some() {
         std::thread::yield_now();
     }

@@ -1,6 +1,6 @@
 //! Tests of `api/batches/many_names.rs`.
 
-use crate::Failure;
+use crate::ErrorKind;
 use crate::testing::{TestNode, block_on};
 use crate::*;
 
@@ -17,7 +17,7 @@ fn many_names_are_made_found_and_freed_each_by_itself() {
     let made = client.allocate_many(&wanted);
     let refused: Vec<_> = (0..).zip(&made).filter(|(_, made)| made.is_err()).map(|(index, _)| index).collect();
     assert_eq!(refused, [7, 9, 11]);
-    assert_eq!(made[7].as_ref().unwrap_err().failure(), Some(Failure::AlreadyExists));
+    assert_eq!(made[7].as_ref().unwrap_err().kind(), ErrorKind::AlreadyExists);
     for (name, segment) in names.iter().zip(&made).filter_map(|(name, made)| Some((name, made.as_ref().ok()?))) {
         assert_eq!(segment.name(), name);
         segment.put(0, name.as_bytes()).unwrap();
@@ -31,7 +31,7 @@ fn many_names_are_made_found_and_freed_each_by_itself() {
                 assert_eq!(&value[..], name.as_bytes());
             }
             Ok(_) => {}
-            Err(error) => assert_eq!((index == 9 || index == 11, error.failure()), (true, Some(Failure::NotFound))),
+            Err(error) => assert_eq!((index == 9 || index == 11, error.kind()), (true, ErrorKind::NotFound)),
         }
     }
     let ended = client.release_many(made.into_iter().flatten().collect());

@@ -25,7 +25,7 @@ fn allocate_for_is_all_or_nothing() {
         });
         assert_eq!((future.owner, future.mode), (other, Spec::new(64).mode));
     } else {
-        assert_eq!(made.unwrap_err().failure(), Some(Failure::PermissionDenied));
+        assert_eq!(made.unwrap_err().kind(), ErrorKind::PermissionDenied);
         let free = client.allocate("theirs", Spec::new(64));
         assert!(free.is_ok(), "it was left behind: {free:?}");
     }
@@ -52,7 +52,7 @@ fn set_owner_requires_permission() {
             same.set_mode(0o644).await.unwrap();
         });
     } else {
-        assert_eq!(given.unwrap_err().failure(), Some(Failure::PermissionDenied));
+        assert_eq!(given.unwrap_err().kind(), ErrorKind::PermissionDenied);
         segment.set_mode(0o644).unwrap();
     }
     let permissions = segment.stat().unwrap().info.permissions;

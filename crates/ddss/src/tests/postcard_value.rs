@@ -17,7 +17,7 @@ fn value_of_any_length_is_read_whole_and_changed_by_two_clients() {
     let there = PostcardValue::<Scores>::open(&node.local_read_client(), "scores").unwrap();
     let found = there.get().unwrap();
     assert!(found.value == large && found.stamp == stamp);
-    assert_eq!(there.put_if(Version(1), &large).unwrap_err().failure(), Some(Failure::VersionMismatch));
+    assert_eq!(there.put_if(Version(1), &large).unwrap_err().kind(), ErrorKind::VersionMismatch);
     std::thread::scope(|scope| {
         for value in [&here, &there] {
             scope.spawn(move || {
@@ -41,23 +41,23 @@ fn wrong_content_and_values_that_do_not_fit_are_refused() {
     // If this broke, bytes of another program would be taken for a value, or a value would be cut off.
     let node = TestNode::start();
     let client = node.client();
-    let of = |error: Error| error.failure();
+    let of = |error: Error| error.kind();
     let refused = PostcardValue::allocate(&client, "short", 3, &"four".to_owned()).unwrap_err();
-    assert_eq!(of(refused), Some(Failure::BadSize));
+    assert_eq!(of(refused), ErrorKind::BadArgument);
     assert!(client.open("short").is_err(), "nothing was allocated");
     let value = PostcardValue::allocate(&client, "value", 5, &"four".to_owned()).unwrap();
-    assert_eq!(of(value.put(&"too long".to_owned()).unwrap_err()), Some(Failure::BadSize));
+    assert_eq!(of(value.put(&"too long".to_owned()).unwrap_err()), ErrorKind::BadArgument);
     assert_eq!(value.get().unwrap().value, "four");
     let other = PostcardValue::<[u64; 7]>::open(&client, "value").unwrap();
-    assert_eq!(of(other.get().unwrap_err()), Some(Failure::Malformed));
+    assert_eq!(of(other.get().unwrap_err()), ErrorKind::WrongShape);
     let plain = client.allocate("plain", Spec::new(4)).unwrap();
     let none = PostcardValue::<u8>::open(&client, "plain").unwrap().get().unwrap_err();
-    assert_eq!(of(none), Some(Failure::Malformed));
+    assert_eq!(of(none), ErrorKind::WrongShape);
     plain.release().unwrap();
     let raw = client.allocate("raw", Spec::new(64)).unwrap();
     let text = PostcardValue::<String>::open(&client, "raw").unwrap();
     for content in [[0u8; 8], [0xff; 8], 100u64.to_le_bytes()] {
         raw.put(0, &content).unwrap();
-        assert_eq!(of(text.get().unwrap_err()), Some(Failure::Malformed), "{content:?}");
+        assert_eq!(of(text.get().unwrap_err()), ErrorKind::WrongShape, "{content:?}");
     }
 }

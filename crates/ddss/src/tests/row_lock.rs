@@ -2,15 +2,15 @@
 
 use crate::testing::{TestNode, block_on};
 use crate::*;
-use crate::{Failure, Spec};
+use crate::{ErrorKind, Spec};
 use std::time::Duration;
 
 fn no_wait() -> LockOptions {
     LockOptions::new().no_wait()
 }
 
-fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
-    result.unwrap_err().failure()
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
 }
 
 #[test]
@@ -25,12 +25,12 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     let put = table.put(3, 0, b"first").unwrap();
     let held = table.lock_row(3).unwrap();
     assert_eq!((held.row(), held.version()), (3, put.version));
-    assert_eq!(failure(hasty.put(3, 0, b"they")), Some(Failure::TimedOut));
-    assert_eq!(failure(hasty.fetch_add(3, 8, 1)), Some(Failure::TimedOut));
-    assert_eq!(failure(hasty.get(3)), Some(Failure::TimedOut));
-    assert_eq!(failure(hasty.lock_row(3)), Some(Failure::TimedOut));
-    assert_eq!(failure(other.lock_row_with(3, no_wait())), Some(Failure::Locked));
-    assert_eq!(failure(table.put(3, 0, b"past the guard")), Some(Failure::OwnLock));
+    assert_eq!(failure(hasty.put(3, 0, b"they")), ErrorKind::TimedOut);
+    assert_eq!(failure(hasty.fetch_add(3, 8, 1)), ErrorKind::TimedOut);
+    assert_eq!(failure(hasty.get(3)), ErrorKind::TimedOut);
+    assert_eq!(failure(hasty.lock_row(3)), ErrorKind::TimedOut);
+    assert_eq!(failure(other.lock_row_with(3, no_wait())), ErrorKind::Locked);
+    assert_eq!(failure(table.put(3, 0, b"past the guard")), ErrorKind::OwnLock);
     // Other rows.
     other.put(4, 0, b"they").unwrap();
     other.fetch_add(4, 8, 1).unwrap();
@@ -39,7 +39,7 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     assert!(next.token() > held.token());
     // Calls under the lock.
     let put = held.put_if(held.version(), 0, b"mine").unwrap();
-    assert_eq!(failure(held.put_if(held.version(), 0, b"late")), Some(Failure::VersionMismatch));
+    assert_eq!(failure(held.put_if(held.version(), 0, b"late")), ErrorKind::VersionMismatch);
     assert_eq!((held.get().unwrap().stamp(), &held.get().unwrap()[..4]), (put, &b"mine"[..]));
     assert_eq!(held.fetch_add(8, 5).unwrap().before, 0);
     assert_eq!(held.swap(8, 7).unwrap().before, 5);
@@ -48,12 +48,12 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     let mut word = [0; 8];
     held.get_into(8, &mut word).unwrap();
     assert_eq!(u64::from_le_bytes(word), 10);
-    assert_eq!(failure(held.put(9, &[0; 8])), Some(Failure::OutOfRange));
+    assert_eq!(failure(held.put(9, &[0; 8])), ErrorKind::OutOfRange);
     held.renew().unwrap();
     assert!(!held.lease_left().is_zero());
     held.unlock().unwrap();
     other.put(3, 0, b"they").unwrap();
-    assert_eq!(failure(table.lock_row(8)), Some(Failure::OutOfRange));
+    assert_eq!(failure(table.lock_row(8)), ErrorKind::OutOfRange);
     drop(next);
     while other.lock_row_with(5, no_wait()).is_err() {}
 }
@@ -68,15 +68,15 @@ fn lost_row_lock_admits_no_put() {
     let short = LockOptions::new().lease(Duration::from_millis(1));
     let late = table.lock_row_with(1, short).unwrap();
     let next = other.lock_row(1).unwrap();
-    assert_eq!(failure(late.put(0, b"late")), Some(Failure::LockLost));
-    assert_eq!(failure(late.renew()), Some(Failure::LockLost));
-    assert_eq!(failure(late.unlock()), Some(Failure::LockLost));
+    assert_eq!(failure(late.put(0, b"late")), ErrorKind::LockLost);
+    assert_eq!(failure(late.renew()), ErrorKind::LockLost);
+    assert_eq!(failure(late.unlock()), ErrorKind::LockLost);
     next.put(0, b"next").unwrap();
     // The owner of the table breaks the locks of all rows.
     let second = table.lock_row(2).unwrap();
     assert_eq!(table.segment().break_lock().unwrap(), 2);
-    assert_eq!(failure(next.put(0, b"late")), Some(Failure::LockLost));
-    assert_eq!(failure(second.fetch_add(8, 1)), Some(Failure::LockLost));
+    assert_eq!(failure(next.put(0, b"late")), ErrorKind::LockLost);
+    assert_eq!(failure(second.fetch_add(8, 1)), ErrorKind::LockLost);
 }
 
 #[test]
@@ -87,26 +87,26 @@ fn locks_of_rows_and_of_their_table_exclude_each_other() {
     let table = Table::allocate(&mine, "rows", Spec::table(4, 16)).unwrap();
     let other = Table::open(&theirs, "rows").unwrap();
     let (first, second) = (table.lock_row(1).unwrap(), table.lock_row(2).unwrap());
-    assert_eq!(failure(other.segment().lock_with(no_wait())), Some(Failure::Locked));
+    assert_eq!(failure(other.segment().lock_with(no_wait())), ErrorKind::Locked);
     std::thread::scope(|scope| {
         let whole = scope.spawn(|| other.segment().lock().unwrap());
         while table.segment().stat().unwrap().waiting == 0 {
             std::thread::yield_now();
         }
-        assert_eq!(failure(table.lock_row_with(3, no_wait())), Some(Failure::Locked), "the table comes first");
+        assert_eq!(failure(table.lock_row_with(3, no_wait())), ErrorKind::Locked, "the table comes first");
         first.put(0, b"goes on").unwrap();
         first.unlock().unwrap();
         second.unlock().unwrap();
         let whole = whole.join().unwrap();
-        assert_eq!(failure(table.lock_row_with(3, no_wait())), Some(Failure::Locked));
+        assert_eq!(failure(table.lock_row_with(3, no_wait())), ErrorKind::Locked);
         whole.put(16, b"whole").unwrap();
         whole.unlock().unwrap();
     });
     assert_eq!(&table.lock_row(1).unwrap().get().unwrap()[..5], b"whole");
     // Shared locks of a row admit each other.
     let shared = [&table, &other].map(|table| table.lock_row_with(1, LockOptions::new().shared()).unwrap());
-    assert_eq!(failure(other.lock_row_with(1, no_wait())), Some(Failure::Locked));
-    assert_eq!(failure(shared[0].put(0, b"shared")), Some(Failure::SharedLock));
+    assert_eq!(failure(other.lock_row_with(1, no_wait())), ErrorKind::Locked);
+    assert_eq!(failure(shared[0].put(0, b"shared")), ErrorKind::SharedLock);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
         let held = table.lock_row(2).await.unwrap();
         held.put(0, b"task").await.unwrap();
         assert_eq!(&held.get().await.unwrap()[..4], b"task");
-        assert_eq!(failure(other.lock_row_with(2, no_wait()).await), Some(Failure::Locked));
+        assert_eq!(failure(other.lock_row_with(2, no_wait()).await), ErrorKind::Locked);
         held.unlock().await.unwrap();
         let kept = LockOptions::new().keep_alive().lease(Duration::from_millis(300));
         drop(other.lock_row_with(2, kept).await.unwrap());

@@ -1,7 +1,7 @@
 //! Tests of `api/segment.rs`.
 
 use crate::testing::{TestNode, block_on};
-use crate::{Failure, Spec, Version};
+use crate::{ErrorKind, Spec, Version};
 
 #[test]
 fn async_vectored_calls_are_atomic() {
@@ -13,7 +13,7 @@ fn async_vectored_calls_are_atomic() {
         let first = table.put_many(&[(0, b"head"), (8990, b"tail")]).await.unwrap();
         let second = table.put_many_if(first.version, &[(0, b"HEAD")]).await.unwrap();
         let stale = table.put_many_if(first.version, &[(0, b"late")]).await.unwrap_err();
-        assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+        assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
         let ranges = [0..4, 8990..8994];
         for (values, head, stamp) in [
             (table.get_many(&ranges).await.unwrap(), b"HEAD", second),

@@ -23,7 +23,7 @@ fn rows_have_versions_of_their_own_on_every_path() {
         let again = there.put_if(7, first.version, 100, b"7777").unwrap();
         assert_eq!(again.version, Version(2), "{model:?}");
         let late = here.put_if(7, first.version, 0, b"late").unwrap_err();
-        assert_eq!((late.failure(), late.is_indeterminate()), (Some(Failure::VersionMismatch), false));
+        assert_eq!((late.kind(), late.is_indeterminate()), (ErrorKind::VersionMismatch, false));
         assert_eq!(late.version(), Some(Version(2)), "{late}");
         for table in [&here, &there] {
             let (seven, eight, nine) = (table.get(7).unwrap(), table.get(8).unwrap(), table.get(9).unwrap());
@@ -36,7 +36,7 @@ fn rows_have_versions_of_their_own_on_every_path() {
             assert_eq!(&part, b"\x07\x077777");
         }
         there.release().unwrap();
-        assert_eq!(here.get(7).unwrap_err().failure(), Some(Failure::NotFound), "{model:?}");
+        assert_eq!(here.get(7).unwrap_err().kind(), ErrorKind::NotFound, "{model:?}");
     }
 }
 
@@ -46,21 +46,21 @@ fn calls_outside_of_one_row_are_refused() {
     let node = TestNode::start();
     let (client, local) = (node.client(), node.local_read_client());
     let table = Table::allocate(&client, "table", Spec::table(4, 16)).unwrap();
-    let of = |error: Error| error.failure();
-    assert_eq!(of(table.get(4).unwrap_err()), Some(Failure::OutOfRange));
-    assert_eq!(of(table.put(0, 9, &[0; 8]).unwrap_err()), Some(Failure::OutOfRange));
-    assert_eq!(of(table.fetch_add(3, 16, 1).unwrap_err()), Some(Failure::OutOfRange));
-    assert_eq!(of(table.fetch_add(3, 4, 1).unwrap_err()), Some(Failure::Unaligned));
+    let of = |error: Error| error.kind();
+    assert_eq!(of(table.get(4).unwrap_err()), ErrorKind::OutOfRange);
+    assert_eq!(of(table.put(0, 9, &[0; 8]).unwrap_err()), ErrorKind::OutOfRange);
+    assert_eq!(of(table.fetch_add(3, 16, 1).unwrap_err()), ErrorKind::OutOfRange);
+    assert_eq!(of(table.fetch_add(3, 4, 1).unwrap_err()), ErrorKind::BadArgument);
     // The daemon checks as well, since clients may not.
     for raw in [client.open("table").unwrap(), local.open("table").unwrap()] {
-        assert_eq!(of(raw.get(8..24).unwrap_err()), Some(Failure::OutOfRange));
-        assert_eq!(of(raw.put(8, &[1; 16]).unwrap_err()), Some(Failure::OutOfRange));
-        assert_eq!(of(raw.put(8, &[1; 400]).unwrap_err()), Some(Failure::OutOfRange));
-        assert_eq!(of(raw.put_many(&[(0, b"a"), (16, b"b")]).unwrap_err()), Some(Failure::OutOfRange));
-        assert_eq!(of(raw.get_many(&[0..1, 16..17]).unwrap_err()), Some(Failure::OutOfRange));
+        assert_eq!(of(raw.get(8..24).unwrap_err()), ErrorKind::OutOfRange);
+        assert_eq!(of(raw.put(8, &[1; 16]).unwrap_err()), ErrorKind::OutOfRange);
+        assert_eq!(of(raw.put(8, &[1; 400]).unwrap_err()), ErrorKind::OutOfRange);
+        assert_eq!(of(raw.put_many(&[(0, b"a"), (16, b"b")]).unwrap_err()), ErrorKind::OutOfRange);
+        assert_eq!(of(raw.get_many(&[0..1, 16..17]).unwrap_err()), ErrorKind::OutOfRange);
         let of_a_table = raw.wait_newer_than(Version(0)).unwrap_err();
         assert!(of_a_table.to_string().contains("Table::wait_newer_than"), "{of_a_table}");
-        assert_eq!(of(of_a_table), Some(Failure::Unsupported));
+        assert_eq!(of(of_a_table), ErrorKind::WrongShape);
         // Several ranges of one row are one version.
         let put = raw.put_many(&[(16, b"ab"), (30, b"yz")]).unwrap();
         let values = raw.get_many(&[16..18, 30..32]).unwrap();
@@ -68,8 +68,8 @@ fn calls_outside_of_one_row_are_refused() {
     }
     assert!((0..4).filter(|&row| table.get(row).unwrap().version() > Version(0)).eq([1]));
     let plain = client.allocate("plain", Spec::new(16)).unwrap();
-    assert_eq!(of(Table::new(plain).unwrap_err()), Some(Failure::Unsupported));
-    assert_eq!(of(Table::allocate(&client, "other", Spec::new(8)).unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(Table::new(plain).unwrap_err()), ErrorKind::WrongShape);
+    assert_eq!(of(Table::allocate(&client, "other", Spec::new(8)).unwrap_err()), ErrorKind::BadArgument);
 }
 
 #[test]
@@ -132,18 +132,18 @@ fn wait_for_a_row_ends_with_its_put_and_no_other() {
         woken.wait();
         for row in [5, 6, 7] {
             table.put(row, 0, b"another").unwrap();
-            assert_eq!(hasty.wait_newer_than(4, Version(0)).unwrap_err().failure(), Some(Failure::TimedOut));
+            assert_eq!(hasty.wait_newer_than(4, Version(0)).unwrap_err().kind(), ErrorKind::TimedOut);
         }
         for row in [4, 3, 2, 1, 0] {
             table.fetch_add(row, 8, 1).unwrap();
         }
         assert_eq!(waits.join().unwrap(), [1, 1, 1, 2, 2, 2, 1].map(Version));
     });
-    assert_eq!(there.wait_newer_than(8, Version(0)).unwrap_err().failure(), Some(Failure::OutOfRange));
+    assert_eq!(there.wait_newer_than(8, Version(0)).unwrap_err().kind(), ErrorKind::OutOfRange);
     let late = table.clone();
     let waits = std::thread::spawn(move || there.wait_newer_than(3, Version(99)));
     late.release().unwrap();
-    assert_eq!(waits.join().unwrap().unwrap_err().failure(), Some(Failure::NotFound));
+    assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn lock_of_the_table_excludes_puts_of_its_rows() {
     let table = Table::allocate(&mine, "locked", Spec::table(4, 16)).unwrap();
     let other = Table::open(&theirs, "locked").unwrap();
     let held = table.segment().lock().unwrap();
-    assert_eq!(other.put(1, 0, b"they").unwrap_err().failure(), Some(Failure::TimedOut));
-    assert_eq!(other.get(1).unwrap_err().failure(), Some(Failure::TimedOut));
+    assert_eq!(other.put(1, 0, b"they").unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(other.get(1).unwrap_err().kind(), ErrorKind::TimedOut);
     held.put(16, b"mine").unwrap();
     held.unlock().unwrap();
     assert_eq!(&other.get(1).unwrap()[..4], b"mine");

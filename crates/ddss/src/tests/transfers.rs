@@ -1,7 +1,7 @@
 //! Tests of `api/large_values/transfers.rs`.
 
 use crate::testing::{TestNode, block_on};
-use crate::{Failure, Segment, Spec};
+use crate::{ErrorKind, Segment, Spec};
 
 const BYTES: usize = 5 * Segment::TRANSFER_BYTES_MAX / 2;
 
@@ -28,14 +28,14 @@ fn large_value_is_one_version_for_both_clients() {
     block_on(async {
         let segment = client.open("large").await.unwrap();
         let stale = segment.put_if(crate::Version(0), 0, &pattern(2)).await.unwrap_err();
-        assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+        assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
         let mut calls = 0;
         let second = segment.put_with_progress(8, &pattern(2), |_, _| calls += 1).await.unwrap();
         assert_eq!((second.version.0, calls), (2, 3));
         let value = segment.get_at(second.version, 8..).await.unwrap();
         assert!(value[..] == pattern(2)[..]);
         let gone = segment.get_at(first.version, 8..).await.unwrap_err();
-        assert_eq!(gone.failure(), Some(Failure::VersionGone));
+        assert_eq!(gone.kind(), ErrorKind::VersionGone);
         assert!(segment.put(9, &pattern(3)).await.unwrap_err().to_string().contains("2621448"));
     });
     let guard = segment.lock().unwrap();
@@ -66,7 +66,7 @@ fn reader_of_large_values_never_sees_two_versions() {
                                 assert!(value[..] == pattern(seed)[..], "version {}", value.version());
                                 seen += 1;
                             }
-                            Err(error) => assert_eq!(error.failure(), Some(Failure::Contended)),
+                            Err(error) => assert_eq!(error.kind(), ErrorKind::Contended),
                         }
                     }
                     seen
@@ -92,11 +92,11 @@ fn refused_large_put_frees_its_memory() {
     let segment = client.allocate("large", Spec::new(BYTES as u64)).unwrap();
     for _ in 0..40 {
         let refused = segment.put_if(crate::Version(9), 0, &pattern(1)).unwrap_err();
-        assert_eq!(refused.failure(), Some(Failure::VersionMismatch));
+        assert_eq!(refused.kind(), ErrorKind::VersionMismatch);
     }
     segment.put(0, &pattern(2)).unwrap();
     let whole = client.allocate("too large", Spec::new(20 << 20)).unwrap();
     let refused = whole.put(0, &vec![1; 17 << 20]).unwrap_err();
-    assert_eq!(refused.failure(), Some(Failure::UploadsFull), "a quarter of the pool for one client: {refused}");
+    assert_eq!(refused.kind(), ErrorKind::LimitReached, "a quarter of the pool for one client: {refused}");
     whole.put(0, &vec![1; 16 << 20]).unwrap();
 }

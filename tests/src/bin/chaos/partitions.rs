@@ -128,7 +128,7 @@ fn works(client: &Client, index: usize, what: &str) -> Result<(), ddss::Error> {
     let own = format!("whole/{what}/{}", home_of(index));
     let made = match client.allocate(&own, Spec::new(8)) {
         // An attempt with an unknown outcome may have allocated it.
-        Err(error) if error.failure() == Some(ddss::Failure::AlreadyExists) => client.open(&own)?,
+        Err(error) if error.kind() == ddss::ErrorKind::AlreadyExists => client.open(&own)?,
         made => made?,
     };
     made.put(0, &[1; 8])?;

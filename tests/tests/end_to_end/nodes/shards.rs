@@ -149,7 +149,7 @@ fn two_nodes_connect_shard_by_shard() {
         let listed: BTreeSet<String> = client.list("").unwrap().map(|found| found.unwrap().name.to_string()).collect();
         assert_eq!(listed, segments.iter().map(|segment| segment.name().to_owned()).collect());
         let taken = client.allocate(segments[3].name(), Spec::new(8)).unwrap_err();
-        assert_eq!(taken.failure(), Some(ddss::Failure::AlreadyExists));
+        assert_eq!(taken.kind(), ddss::ErrorKind::AlreadyExists);
     }
     let mut batch = other.batch();
     for segment in &segments {

@@ -1,7 +1,7 @@
 //! Watches of keys of a map with two copies.
 
 use super::{PATIENCE, in_sync, until, until_alive};
-use ddss::{Client, Error, Failure, MapEvent, SharedMap};
+use ddss::{Client, Error, ErrorKind, MapEvent, SharedMap};
 use ddss_testkit::{Daemon, DaemonOptions};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -49,7 +49,7 @@ fn follow_prefix(map: &Map, marks: &Sender<u64>, last: u64) -> HashMap<[u8; 8], 
     loop {
         let MapEvent { key: changed, value } = match watch.next_event() {
             // A watcher that was away reads bucket by bucket, so the last mark may come before older changes.
-            Err(error) if error.failure() == Some(Failure::TimedOut) && present.get(&key(MARK)) == Some(&last) => break,
+            Err(error) if error.kind() == ErrorKind::TimedOut && present.get(&key(MARK)) == Some(&last) => break,
             Err(_) => wait(|| watch.next_event()),
             Ok(event) => event,
         };

@@ -1,7 +1,7 @@
 //! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, SharedMap, Storage, Table, aio};
+use ddss::{Client, ErrorKind, SharedMap, Storage, Table, aio};
 use ddss_core::BucketLayout;
 use ddss_core::status::{Counter, Kind};
 use ddss_ipc::read_status;
@@ -241,9 +241,9 @@ fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
     let idle = there.table().segment().with_timeout(Duration::from_millis(300));
     let quiet = Map::view(Table::new(idle).unwrap()).unwrap();
     let mut quiet = quiet.watch_prefix(&[9]);
-    assert!(quiet.next_event().unwrap_err().is_timeout());
+    assert!(quiet.next_event().unwrap_err().kind() == ErrorKind::TimedOut);
     let asked = requests(&other).1 - gets;
-    assert!(quiet.next_event().unwrap_err().is_timeout());
+    assert!(quiet.next_event().unwrap_err().kind() == ErrorKind::TimedOut);
     // The daemon counts a request after its answer.
     assert!(requests(&other).1 - gets <= asked + 1 && gets >= before.1, "{asked} gets while nothing changes");
     // The next daemon does not know the earlier changes, so the watcher reads the map again.
@@ -291,7 +291,7 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     let ((_, gets), mut timeouts) = (settled_requests(&other), 0);
     for _ in 0..KEYS {
         while let Err(error) = watch.next_event() {
-            assert!(error.is_timeout() && timeouts < 1000, "{error}, the time {timeouts}");
+            assert!(error.kind() == ErrorKind::TimedOut && timeouts < 1000, "{error}, the time {timeouts}");
             timeouts += 1;
         }
     }
@@ -299,9 +299,9 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     assert!(gets <= most + timeouts * (128 + around), "{gets} gets, {timeouts} calls ended at their deadline");
     // One deadline for all buckets.
     let hasty = view_with_timeout(&there, Duration::from_millis(1));
-    assert!(hasty.count().unwrap_err().is_timeout());
-    assert!(hasty.remove_expired(0, u64::MAX).unwrap_err().is_timeout());
-    assert!(hasty.get_many(&(0..KEYS).collect::<Vec<_>>()).unwrap_err().is_timeout());
+    assert!(hasty.count().unwrap_err().kind() == ErrorKind::TimedOut);
+    assert!(hasty.remove_expired(0, u64::MAX).unwrap_err().kind() == ErrorKind::TimedOut);
+    assert!(hasty.get_many(&(0..KEYS).collect::<Vec<_>>()).unwrap_err().kind() == ErrorKind::TimedOut);
     for key in 0..KEYS {
         here.insert_for(&key, &key, Duration::from_millis(1)).unwrap();
     }

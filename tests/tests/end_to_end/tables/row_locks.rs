@@ -1,7 +1,7 @@
 //! Locks of rows with real daemons: two nodes, holders that are killed, and leases that end.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, LockOptions, Spec, Table, Version};
+use ddss::{Client, Error, ErrorKind, LockOptions, Spec, Table, Version};
 use ddss_testkit::{Daemon, ScriptedClient, retry};
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ fn open(daemon: &Daemon, name: &str, timeout: Duration) -> Table {
     Table::new(segment).unwrap()
 }
 
-fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
-    result.unwrap_err().failure()
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
 }
 
 // If this failed, a row would stay locked after the death of its holder, or a holder would stop the other rows.
@@ -38,9 +38,9 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
         assert_eq!(holder.ask("lock-row 3").unwrap(), format!("ok version {}", version.0));
         for daemon in [&home, &other] {
             let (rows, hasty) = (open(daemon, "rows", PATIENCE), open(daemon, "rows", HASTE));
-            assert_eq!(failure(rows.lock_row_with(3, LockOptions::new().no_wait())), Some(Failure::Locked));
-            assert_eq!(failure(hasty.get(3)), Some(Failure::TimedOut), "a strict get waits");
-            assert_eq!(failure(hasty.put(3, 0, b"they")), Some(Failure::TimedOut));
+            assert_eq!(failure(rows.lock_row_with(3, LockOptions::new().no_wait())), ErrorKind::Locked);
+            assert_eq!(failure(hasty.get(3)), ErrorKind::TimedOut, "a strict get waits");
+            assert_eq!(failure(hasty.put(3, 0, b"they")), ErrorKind::TimedOut);
             let put = rows.put(4, 0, b"free").unwrap();
             assert_eq!(rows.get(4).unwrap().stamp(), put);
             let second = rows.lock_row(5).unwrap();
@@ -70,16 +70,16 @@ fn row_lock_is_lost_with_its_lease_on_every_node() {
         let won = next.lock_row(1).unwrap();
         assert!(won.token() > lost.token(), "tokens grow");
         let put = won.put(0, b"won").unwrap();
-        assert_eq!(failure(lost.put(0, b"late")), Some(Failure::LockLost));
-        assert_eq!(failure(lost.fetch_add(8, 1)), Some(Failure::LockLost));
-        assert_eq!(failure(lost.renew()), Some(Failure::LockLost));
-        assert_eq!(failure(lost.unlock()), Some(Failure::LockLost));
+        assert_eq!(failure(lost.put(0, b"late")), ErrorKind::LockLost);
+        assert_eq!(failure(lost.fetch_add(8, 1)), ErrorKind::LockLost);
+        assert_eq!(failure(lost.renew()), ErrorKind::LockLost);
+        assert_eq!(failure(lost.unlock()), ErrorKind::LockLost);
         assert_eq!(won.get().unwrap().stamp(), put);
         // The lock of another row by the same client is still in force.
         long.put(0, b"mine").unwrap();
-        assert_eq!(failure(late.put(2, 0, b"past the guard")), Some(Failure::OwnLock));
+        assert_eq!(failure(late.put(2, 0, b"past the guard")), ErrorKind::OwnLock);
         let whole = next.segment().with_timeout(HASTE);
-        assert_eq!(failure(whole.lock()), Some(Failure::TimedOut), "rows are locked");
+        assert_eq!(failure(whole.lock()), ErrorKind::TimedOut, "rows are locked");
         won.unlock().unwrap();
         long.unlock().unwrap();
         next.segment().lock().unwrap().unlock().unwrap();

@@ -1,7 +1,7 @@
 //! Tables with real daemons: rows over two nodes, and the death of a client or a daemon in the middle of a put.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Spec, Storage, Table, Version};
+use ddss::{Client, ErrorKind, Spec, Storage, Table, Version};
 use ddss_testkit::{Daemon, ScriptedClient, pattern, retry};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -36,20 +36,20 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
                     let value = reader.get(row).unwrap();
                     assert_eq!((value.stamp(), &value[..]), (put, &bytes[..]), "{row_bytes}");
                     let late = reader.put_if(row, Version(round - 1), 0, &[0; 8]).unwrap_err();
-                    assert_eq!(late.failure(), Some(Failure::VersionMismatch));
+                    assert_eq!(late.kind(), ErrorKind::VersionMismatch);
                 }
             }
         }
         assert_eq!(there.fetch_add(4, 0, 0).unwrap().stamp.version, Version(4));
         let crossing = there.segment().get(u64::from(row_bytes) - 1..u64::from(row_bytes) + 1).unwrap_err();
-        assert_eq!(crossing.failure(), Some(Failure::OutOfRange));
+        assert_eq!(crossing.kind(), ErrorKind::OutOfRange);
         // New permissions move a table.
         here.segment().set_mode(0o644).unwrap();
         for reader in [&here, &there, &served] {
             assert_eq!(reader.get(3).unwrap()[..], pattern(33, length)[..]);
         }
         there.release().unwrap();
-        assert_eq!(here.get(0).unwrap_err().failure(), Some(Failure::NotFound));
+        assert_eq!(here.get(0).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
 
@@ -161,8 +161,8 @@ fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
             [reader.get(1).unwrap_err(), reader.put(1, 0, b"x").unwrap_err(), reader.fetch_add(1, 0, 1).unwrap_err()]
         {
             assert_eq!(
-                (error.failure(), error.is_indeterminate(), error.is_retryable()),
-                (Some(Failure::Damaged), false, false)
+                (error.kind(), error.is_indeterminate(), error.is_retryable()),
+                (ErrorKind::Damaged, false, false)
             );
         }
         assert_eq!((&reader.get(0).unwrap()[..], &reader.get(2).unwrap()[..]), (&[1; 64][..], &[2; 64][..]));

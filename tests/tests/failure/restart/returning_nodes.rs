@@ -1,7 +1,7 @@
 //! Nodes that return with their memory: after an absence during which segments were released, and into a new cluster.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Placement, ReplicationInfo, Spec};
+use ddss::{Client, ErrorKind, Placement, ReplicationInfo, Spec};
 use ddss_core::NodeId;
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::Value;
@@ -75,7 +75,7 @@ fn return_without_released_segments(is_by_snapshot: bool) {
     for ((name, home, is_again), (_, replica)) in RELEASED.into_iter().zip(nodes) {
         assert!(home == 3 || [NodeId(2), NodeId(3)].contains(&replica), "{name}: {replica:?}");
         until("release", || match first.open(name).and_then(|segment| segment.release()) {
-            Err(error) if error.failure() == Some(Failure::NotFound) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             released => released.map_err(|error| error.to_string()),
         });
         if is_again {
@@ -112,7 +112,7 @@ fn return_without_released_segments(is_by_snapshot: bool) {
                     assert!(is_again, "{name} came back");
                     assert_eq!((segment.bytes(), segment.stat().unwrap().home), (64, NodeId(1)), "{name}");
                 }
-                Err(error) => assert!(!is_again && error.failure() == Some(Failure::NotFound), "{name}: {error}"),
+                Err(error) => assert!(!is_again && error.kind() == ErrorKind::NotFound, "{name}: {error}"),
             }
         }
     }
@@ -202,14 +202,14 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
                     match stat {
                         Ok(stat) if stat.home == NodeId(3) => Err(format!("{stat:?}")),
                         Ok(_) => Ok(()),
-                        Err(error) if error.failure() == Some(Failure::NotFound) => Ok(()),
+                        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                         Err(error) => Err(error.to_string()),
                     }
                 });
             }
             daemons[2].restart().unwrap();
             match release.join().unwrap() {
-                Err(error) if error.failure() == Some(Failure::NoMajority) => !error.is_indeterminate(),
+                Err(error) if error.kind() == ErrorKind::NoMajority => !error.is_indeterminate(),
                 Err(error) => {
                     assert!(error.is_indeterminate(), "{error:?}");
                     false
@@ -227,7 +227,7 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
                 let value = client(daemon).open(&name).and_then(|segment| segment.get(..5));
                 match value {
                     Ok(value) => Ok(Some(value.to_vec())),
-                    Err(error) if error.failure() == Some(Failure::NotFound) => Ok(None),
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(error.to_string()),
                 }
             });

@@ -108,7 +108,7 @@ impl Segment {
                 return Ok(stamp);
             }
         }
-        Err(Error::Failed { action: "get", target: self.name().to_owned(), failure: Failure::Contended })
+        Err(Error::failed("get", self.name(), Failure::Contended))
     }
 
     /// Sends a value in parts and commits it. A home that has lost the parts, or that went away with them, has not

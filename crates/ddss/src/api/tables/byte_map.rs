@@ -72,7 +72,7 @@ impl ByteMap {
         Table::new(segment)?.into_map(Some(layout)).await
     }
 
-    /// Opens a map by name. Another segment is refused with [`Failure::Unsupported`](crate::Failure::Unsupported).
+    /// Opens a map by name. Another segment is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
         let segment = client.open(name).await?;
         Table::new(segment)?.into_map(None).await
@@ -156,7 +156,7 @@ impl ByteMap {
             let left = if expiry_ms == 0 { time.remaining() } else { time.remaining().min(lives) };
             let left = Deadline::of(left.max(Duration::from_micros(1)));
             match self.table.segment().wait_at(left, self.place(bucket, 0), version).await {
-                Err(Error::Failed { failure: Failure::TimedOut, .. }) => {}
+                Err(error) if error.has_failed_with(Failure::TimedOut) => {}
                 ended => drop(ended?),
             }
         }

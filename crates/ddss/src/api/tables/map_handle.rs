@@ -195,7 +195,7 @@ impl ByteMap {
         for (argument, bytes, wanted) in sizes {
             if bytes != wanted {
                 let refused = BadArgument::new(argument, bytes, wanted, Failure::BadSize);
-                return Err(Error::BadArgument { action, target: self.table.segment().name().to_owned(), refused });
+                return Err(Error::bad_argument(action, self.table.segment().name(), refused));
             }
         }
         Ok(())
@@ -239,14 +239,13 @@ impl ByteMap {
         };
         let range =
             wanted.map_or("a map".to_owned(), |layout| sizes(layout.key_bytes as u64, layout.value_bytes as u64));
-        let refused = BadArgument::new("segment", found, range, Failure::Unsupported);
-        Err(Error::BadArgument { action: "view as a map", target: table.segment().name().to_owned(), refused })
+        Err(Error::wrong_shape("view as a map", table.segment().name(), found, range))
     }
 
     pub(crate) fn full(&self) -> Error {
         let range = format!("{} in the whole map (load limit 0.8): allocate a larger map", self.capacity());
         let refused =
             BadArgument::new("number of keys", "more than the buckets of this key hold", range, Failure::NoSpace);
-        Error::BadArgument { action: "insert into", target: self.table.segment().name().to_owned(), refused }
+        Error::bad_argument("insert into", self.table.segment().name(), refused)
     }
 }

@@ -18,12 +18,7 @@ use zerocopy::IntoBytes;
 impl ByteMap {
     /// Returns the error of a call of a group. At the deadline, calls that found no room name that as their reason.
     fn at_deadline(&self, time: Deadline, error: Error) -> Error {
-        match error {
-            Error::LimitReached { action, target, .. } if time.remaining().is_zero() => {
-                Error::Failed { action, target, failure: Failure::TimedOut }
-            }
-            error => error,
-        }
+        if time.remaining().is_zero() { error.at_deadline() } else { error }
     }
 
     /// Returns the bucket of the key in a used slot, and whether the entry lives.
@@ -130,7 +125,7 @@ impl ByteMap {
         });
         match segment.client().run(time, call).await {
             Ok(()) => Ok(Some(records)),
-            Err(Error::Failed { failure: Failure::Unsupported, .. }) => Ok(None),
+            Err(error) if error.has_failed_with(Failure::Unsupported) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -155,7 +155,7 @@ impl ByteMap {
 #[twin]
 impl<K, V> PrefixWatch<K, V> {
     /// Waits for the next change of a key with the prefix. At the deadline of one call it fails with
-    /// [`Failure::TimedOut`](crate::Failure::TimedOut), and may be called again: no change is lost by that.
+    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut), and may be called again: no change is lost by that.
     pub async fn next_event(&mut self) -> Result<MapEvent<K, V>, Error> {
         let time = self.map.table.segment().time().started();
         loop {

@@ -39,7 +39,7 @@ impl Table {
     ///
     /// While the lock is taken, calls of that row by other clients wait as those of a locked segment do: see
     /// [`Segment::lock`](crate::Segment::lock). Calls of other rows do not wait. Puts and atomics of the row by this client must go
-    /// through the [`RowGuard`]; made through the table they fail with [`Failure::OwnLock`](crate::Failure::OwnLock).
+    /// through the [`RowGuard`]; made through the table they fail with [`ErrorKind::OwnLock`](crate::ErrorKind::OwnLock).
     ///
     /// A lock of the whole table, which [`Table::segment`] has, and locks of its rows exclude each other, shared ones
     /// too. Once the lock of the table is requested, new requests for rows queue behind it. A client that locks
@@ -53,12 +53,12 @@ impl Table {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// use ddss::{Failure, LockOptions, Spec, Table};
+    /// use ddss::{ErrorKind, LockOptions, Spec, Table};
     ///
     /// let jobs = Table::allocate(&client, "jobs", Spec::table(100, 64))?;
     /// let held = jobs.lock_row_with(3, LockOptions::new().no_wait())?;
     /// let busy = jobs.lock_row_with(3, LockOptions::new().no_wait()).expect_err("it is held");
-    /// assert_eq!(busy.failure(), Some(Failure::Locked));
+    /// assert_eq!(busy.kind(), ErrorKind::Locked);
     /// # held.unlock()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -108,7 +108,7 @@ impl RowGuard {
     }
 
     /// Writes bytes of the row if the guard still has the lock. Otherwise the put does nothing and fails with
-    /// [`Failure::LockLost`](crate::Failure::LockLost); under a shared lock with `Failure::SharedLock`.
+    /// [`ErrorKind::LockLost`](crate::ErrorKind::LockLost); under a shared lock with `ErrorKind::SharedLock`.
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.guard.put(self.at("put", offset, bytes.len())?, bytes).await
     }

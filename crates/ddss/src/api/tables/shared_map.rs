@@ -22,7 +22,7 @@ impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable>
         Ok(Self::of_map(Table::new(segment)?.into_map(Some(Self::layout())).await?))
     }
 
-    /// Opens a map by name. A map of other sizes is refused with [`Failure::Unsupported`](crate::Failure::Unsupported).
+    /// Opens a map by name. A map of other sizes is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
         Self::check_types("open", name)?;
         let segment = client.open(name).await?;
@@ -90,7 +90,7 @@ impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable>
     /// that follow each other quickly may be merged, and a value that returns to `last` may be missed.
     ///
     /// The client does not poll: the home answers when an entry of the same bucket changes. At the deadline of one call
-    /// it fails with [`Failure::TimedOut`](crate::Failure::TimedOut).
+    /// it fails with [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;

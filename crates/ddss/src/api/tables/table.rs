@@ -6,13 +6,14 @@
 use super::super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::value::{AtomicResult, Stamp, Value};
 use ddss_core::{BadArgument, Failure, Spec, Version};
 
 /// A table of rows.
 ///
 /// ```
-/// use ddss::{Failure, Spec, Table};
+/// use ddss::{ErrorKind, Spec, Table};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let sessions = Table::allocate(&client, "sessions", Spec::table(1000, 64))?;
@@ -22,7 +23,7 @@ use ddss_core::{BadArgument, Failure, Spec, Version};
 /// sessions.put_if(7, seen.version, 0, b"carol")?;
 /// assert_eq!(&sessions.get(7)?[..5], b"carol");
 /// let late = sessions.put_if(7, seen.version, 0, b"dave").expect_err("the row has changed");
-/// assert_eq!(late.failure(), Some(Failure::VersionMismatch));
+/// assert_eq!(late.kind(), ErrorKind::VersionMismatch);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[twin]
@@ -35,14 +36,14 @@ pub struct Table {
 
 #[twin]
 impl Table {
-    /// Makes the table of a segment that is one. A plain segment is refused with [`Failure::Unsupported`].
+    /// Makes the table of a segment that is one. A plain segment is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
     pub fn new(segment: Segment) -> Result<Self, Error> {
         let location = segment.location();
         let row_bytes = u64::from(location.row_bytes);
-        let rows = location.bytes.checked_div(row_bytes).ok_or_else(|| {
-            let refused = BadArgument::new("segment", "a plain segment", "a table", Failure::Unsupported);
-            Error::BadArgument { action: "view as a table", target: location.name.to_string(), refused }
-        })?;
+        let rows = location
+            .bytes
+            .checked_div(row_bytes)
+            .ok_or_else(|| Error::wrong_shape("view as a table", &location.name, "a plain segment", "a table"))?;
         Ok(Self { segment, rows, row_bytes })
     }
 
@@ -65,12 +66,12 @@ impl Table {
     pub(crate) fn at(&self, action: &'static str, row: u64, offset: u64, bytes: usize) -> Result<u64, Error> {
         if row >= self.rows {
             let refused = BadArgument::new("row", row, format_args!("0 to {}", self.rows - 1), Failure::OutOfRange);
-            return Err(Error::BadArgument { action, target: self.segment.name().to_owned(), refused });
+            return Err(Error::bad_argument(action, self.segment.name(), refused));
         }
         let end = u128::from(offset) + bytes as u128;
         if end > u128::from(self.row_bytes) {
             let target = format!("row {row} of {}", self.segment.name());
-            return Err(Error::OutOfRange { action, target, offset, end, bytes: self.row_bytes });
+            return Err(Reason::OutOfRange { action, target, offset, end, bytes: self.row_bytes }.into());
         }
         Ok(row * self.row_bytes + offset)
     }
@@ -79,7 +80,7 @@ impl Table {
     pub async fn allocate(client: &Client, name: &str, spec: Spec) -> Result<Self, Error> {
         if spec.layout().is_none() {
             let refused = BadArgument::new("spec", "of a plain segment", "one of Spec::table", Failure::Unsupported);
-            return Err(Error::BadArgument { action: "allocate", target: name.to_owned(), refused });
+            return Err(Error::bad_argument("allocate", name, refused));
         }
         Table::new(client.allocate(name, spec).await?)
     }
@@ -110,7 +111,7 @@ impl Table {
     }
 
     /// Writes bytes of a row if the row still has that version. Otherwise the put does nothing and fails with
-    /// [`Failure::VersionMismatch`]. Puts of other rows do not matter.
+    /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch). Puts of other rows do not matter.
     pub async fn put_if(&self, row: u64, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.segment.put_if(version, self.at("put", row, offset, bytes.len())?, bytes).await
     }
@@ -148,7 +149,7 @@ impl Table {
     /// of other rows do not end the wait, and do not cost more for it.
     ///
     /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
-    /// [`Failure::TimedOut`].
+    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;

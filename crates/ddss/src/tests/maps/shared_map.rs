@@ -1,7 +1,7 @@
 use crate::aio;
 use crate::map::entry::Attempt;
 use crate::testing::{TestNode, block_on};
-use crate::{ByteMap, Client, Error, Failure, MapEvent, PrefixWatch, SharedMap, Spec, Table};
+use crate::{ByteMap, Client, Error, ErrorKind, MapEvent, PrefixWatch, SharedMap, Spec, Table};
 use ddss_core::{BucketLayout, SlotWord};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -238,20 +238,20 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     let (keys, error) = refused.expect("a map of two buckets holds 32 keys");
     assert_eq!(keys, 32);
     assert!(error.to_string().contains("load limit 0.8"), "{error}");
-    assert_eq!((error.failure(), error.is_indeterminate()), (Some(Failure::NoSpace), false));
+    assert_eq!((error.kind(), error.is_indeterminate()), (ErrorKind::NoSpace, false));
     assert!((0..32).all(|key| map.get(&key).unwrap() == Some([key; 8])));
     assert!(!map.insert(&3, &[0; 8]).unwrap(), "a key that is present needs no room");
     assert!(map.remove(&3).unwrap() && map.insert(&77, &[7; 8]).unwrap());
 
-    let of = |error: Error| error.failure();
-    assert_eq!(of(SharedMap::<u64, u64>::open(&client, "map").unwrap_err()), Some(Failure::Unsupported));
-    assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), Some(Failure::Unsupported));
+    let of = |error: Error| error.kind();
+    assert_eq!(of(SharedMap::<u64, u64>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
+    assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
     let layout = BucketLayout::new(8, 64).unwrap();
     let table = Table::allocate(&client, "table", Spec::table(10, layout.row_bytes() as u32)).unwrap();
     table.put(0, 0, b"something else").unwrap();
-    assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), ErrorKind::WrongShape);
     let too_large = SharedMap::<u64, [u8; 65_537]>::allocate(&client, "large", 1).unwrap_err();
-    assert_eq!(of(too_large), Some(Failure::BadSize));
+    assert_eq!(of(too_large), ErrorKind::BadArgument);
 }
 
 /// Inserts all keys that a map was allocated for.
@@ -378,7 +378,7 @@ fn watcher_of_a_key_sees_each_kind_of_change() {
     }
     let hasty = SharedMap::<u64, [u64; 8]>::open(&node.short_timeout_client(), "map").unwrap();
     let same = hasty.wait_for_change(&keys[3], Some(&[1; 8])).unwrap_err();
-    assert_eq!((same.failure(), same.is_timeout()), (Some(Failure::TimedOut), true));
+    assert_eq!((same.kind(), same.kind() == ErrorKind::TimedOut), (ErrorKind::TimedOut, true));
 }
 
 #[test]
@@ -401,20 +401,20 @@ fn bytes_of_a_map_are_those_of_its_types() {
     assert!(!bytes.insert(keys[19].as_bytes(), &[1; 64]).unwrap() && bytes.remove(keys[0].as_bytes()).unwrap());
     assert!(bytes.insert_new(keys[0].as_bytes(), &[2; 64]).unwrap());
     assert_eq!(map.get(&keys[19]).unwrap(), Some([0x0101_0101_0101_0101; 8]));
-    let of = |error: Error| error.failure();
-    assert_eq!(of(bytes.get(&[1; 7]).unwrap_err()), Some(Failure::BadSize));
-    assert_eq!(of(bytes.insert(&[1; 8], &[1; 65]).unwrap_err()), Some(Failure::BadSize));
+    let of = |error: Error| error.kind();
+    assert_eq!(of(bytes.get(&[1; 7]).unwrap_err()), ErrorKind::BadArgument);
+    assert_eq!(of(bytes.insert(&[1; 8], &[1; 65]).unwrap_err()), ErrorKind::BadArgument);
     assert_eq!(bytes.get(&[1; 8]).unwrap(), None);
     // A table whose first row was never written is no map, nor is a plain segment.
     Table::allocate(&client, "table", ByteMap::spec(10, 8, 64).unwrap()).unwrap();
-    assert_eq!(of(ByteMap::open(&client, "table").unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(ByteMap::open(&client, "table").unwrap_err()), ErrorKind::WrongShape);
     Table::allocate(&client, "small", Spec::table(10, 8)).unwrap();
-    assert_eq!(of(ByteMap::open(&client, "small").unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(ByteMap::open(&client, "small").unwrap_err()), ErrorKind::WrongShape);
     client.allocate("plain", Spec::new(64)).unwrap();
-    assert_eq!(of(ByteMap::open(&client, "plain").unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(ByteMap::open(&client, "plain").unwrap_err()), ErrorKind::WrongShape);
     let made = ByteMap::allocate(&client, "made", 5, 3, 0).unwrap();
     assert!(made.insert_for(b"abc", b"", FOREVER).unwrap() && !made.insert(b"abc", b"").unwrap());
-    assert_eq!(of(ByteMap::allocate(&client, "none", 5, 0, 8).unwrap_err()), Some(Failure::BadSize));
+    assert_eq!(of(ByteMap::allocate(&client, "none", 5, 0, 8).unwrap_err()), ErrorKind::BadArgument);
     block_on(async {
         let client = client.aio().unwrap();
         let map = aio::ByteMap::open(&client, "made").await.unwrap();
@@ -476,7 +476,7 @@ fn watcher_of_a_prefix_sees_every_key_wherever_its_entry_lies() {
     follow(&mut watch, &mut seen, &map, &keys);
     let hasty = SharedMap::<u64, [u64; 8]>::open(&node.short_timeout_client(), "map").unwrap();
     let mut idle = hasty.watch_prefix(&[9]);
-    assert!(idle.next_event().unwrap_err().is_timeout());
+    assert!(idle.next_event().unwrap_err().kind() == ErrorKind::TimedOut);
     map.insert(&(1 << 8 | 9), &[1; 8]).unwrap();
     assert_eq!(idle.next_event().unwrap().key, 1 << 8 | 9);
     block_on(async {

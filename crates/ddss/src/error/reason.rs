@@ -1,21 +1,13 @@
-//! The error type, grouped by the largest thing that is broken: the call, then the attachment.
+//! Reasons of errors, grouped by the largest thing that is broken: the call, then the attachment.
 
-use ddss_core::{BadArgument, Completion, Failure, Limit, Outcome, Version};
-use ddss_ipc::{AttachError, UnknownStrategy};
-use std::fmt::Display;
+use super::kind::ErrorKind;
+use ddss_core::{BadArgument, Completion, Failure, Outcome, Version};
+use ddss_ipc::AttachError;
 use std::path::PathBuf;
 
-/// Reason why a call failed.
-///
-/// ```
-/// use ddss::{Client, Error};
-/// let error = Client::builder().folder("/nowhere").connect().expect_err("there is no daemon");
-/// assert!(matches!(error, Error::NoDaemon { .. }));
-/// assert!(error.to_string().contains("ddssd --dir /nowhere"));
-/// ```
+/// Reason of an error, with its details. Callers see its kind and its text.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+pub(crate) enum Reason {
     /// The call certainly did nothing.
     #[error("cannot {action} {target}: {failure}")]
     Failed {
@@ -60,7 +52,7 @@ pub enum Error {
         action: &'static str,
         /// The target of the action.
         target: String,
-        /// The reason, which [names the limit](Failure::limit).
+        /// The reason, which names the limit.
         failure: Failure,
         /// The value of the limit.
         value: u64,
@@ -94,6 +86,16 @@ pub enum Error {
         /// The target of the action.
         target: String,
         /// The argument, its value and its range.
+        refused: BadArgument,
+    },
+    /// The segment is of another kind, size or model than the call needs. No request was sent.
+    #[error("cannot {action} {target}: {refused}")]
+    WrongShape {
+        /// The attempted action.
+        action: &'static str,
+        /// The target of the action.
+        target: String,
+        /// The segment that was found, and the one that the call needs.
         refused: BadArgument,
     },
     /// The range reaches beyond the segment.
@@ -153,148 +155,75 @@ pub enum Error {
     #[error("cannot start a thread of the client")]
     Thread(#[source] std::io::Error),
     /// The environment names an unknown strategy.
-    #[error("the environment variable {} names no IPC strategy", ddss_ipc::STRATEGY_VARIABLE)]
-    Strategy(#[from] UnknownStrategy),
+    #[error("the environment variable {} names no IPC strategy: {text}", ddss_ipc::STRATEGY_VARIABLE)]
+    Strategy {
+        /// The text of the refusal.
+        text: String,
+    },
 }
 
-impl Error {
-    /// Returns the underlying failure, if the daemon reported one.
-    pub fn failure(&self) -> Option<Failure> {
+impl Reason {
+    /// Returns the kind of the error.
+    pub(super) fn kind(&self) -> ErrorKind {
         match self {
-            Error::Failed { failure, .. }
-            | Error::Indeterminate { failure, .. }
-            | Error::LimitReached { failure, .. }
-            | Error::OverQuota { failure, .. } => Some(*failure),
-            Error::OutOfRange { .. } => Some(Failure::OutOfRange),
-            Error::OtherVersion { .. } => Some(Failure::VersionMismatch),
-            Error::ReplicaFull { .. } => Some(Failure::NoSpace),
-            Error::BadArgument { refused, .. } => Some(refused.failure),
+            Reason::WrongShape { .. } => ErrorKind::WrongShape,
+            Reason::DaemonGone { .. } => ErrorKind::DaemonGone,
+            Reason::NoDaemon { .. } => ErrorKind::NoDaemon,
+            Reason::VersionMismatch { .. } => ErrorKind::ReleaseMismatch,
+            Reason::ShardsChanged { .. } => ErrorKind::ConnectAgain,
+            Reason::Attach(AttachError::Permission { .. }) => ErrorKind::PermissionDenied,
+            Reason::Attach(AttachError::TimedOut { .. }) => ErrorKind::TimedOut,
+            Reason::Attach(AttachError::Options { .. }) | Reason::Strategy { .. } => ErrorKind::BadArgument,
+            Reason::Attach(_) | Reason::Thread(_) => ErrorKind::System,
+            // Before a request is sent, each refusal is the fault of an argument.
+            Reason::BadArgument { refused: BadArgument { failure: Failure::Unsupported, .. }, .. } => {
+                ErrorKind::BadArgument
+            }
+            other => other.failure().map_or(ErrorKind::System, ErrorKind::of),
+        }
+    }
+
+    /// Returns the underlying failure, if the daemon reported one.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match self {
+            Reason::Failed { failure, .. }
+            | Reason::Indeterminate { failure, .. }
+            | Reason::LimitReached { failure, .. }
+            | Reason::OverQuota { failure, .. } => Some(*failure),
+            Reason::OutOfRange { .. } => Some(Failure::OutOfRange),
+            Reason::OtherVersion { .. } => Some(Failure::VersionMismatch),
+            Reason::ReplicaFull { .. } => Some(Failure::NoSpace),
+            Reason::BadArgument { refused, .. } | Reason::WrongShape { refused, .. } => Some(refused.failure),
             _ => None,
         }
     }
 
-    /// Returns the limit that the call has met: the count, and the constant or the setting that bounds it.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// use ddss::{Client, Spec};
-    ///
-    /// let client = Client::builder().folder(node.folder()).connect()?;
-    /// if let Err(error) = client.allocate("frames", Spec::new(1 << 20)) {
-    ///     if let Some(limit) = error.limit() {
-    ///         eprintln!("no more {limit}");
-    ///     }
-    ///     return Err(error.into());
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn limit(&self) -> Option<Limit> {
-        self.failure()?.limit()
-    }
-
-    /// Returns the value of the limit that the call has met, if it is known.
-    pub fn limit_value(&self) -> Option<u64> {
-        match self {
-            Error::LimitReached { value, .. } => Some(*value),
-            Error::OverQuota { allowed, .. } => Some(*allowed),
-            _ => self.limit()?.value(),
-        }
-    }
-
-    /// Returns the version that a refused conditional put has found.
-    pub fn version(&self) -> Option<Version> {
-        if let Error::OtherVersion { found, .. } = self { Some(*found) } else { None }
-    }
-
-    /// Returns true if the call may have taken effect.
-    pub fn is_indeterminate(&self) -> bool {
-        matches!(self, Error::Indeterminate { .. } | Error::DaemonGone { .. })
-    }
-
-    /// Returns true if the call ended because its deadline passed. It may have taken effect only if
-    /// [`is_indeterminate`](Self::is_indeterminate) says so.
-    pub fn is_timeout(&self) -> bool {
-        self.failure() == Some(Failure::TimedOut)
-    }
-
-    /// Returns true if the call certainly did nothing, and the same call may succeed later without any change of its
-    /// arguments: capacity, a lock, a node or a majority was missing.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// let account = client.allocate("account", ddss::Spec::new(64))?;
-    /// let held = account.lock()?;
-    /// let error = account.lock_with(ddss::LockOptions::new().no_wait()).expect_err("it is held");
-    /// assert!(error.is_retryable() && !error.is_timeout());
-    /// held.unlock()?;
-    /// assert!(!client.open("nothing").expect_err("no such name").is_retryable());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Error::NoDaemon { .. } => true,
-            Error::Failed { failure, .. } | Error::LimitReached { failure, .. } => matches!(
-                failure,
-                Failure::Busy(_)
-                    | Failure::InProgress
-                    | Failure::NodeDown
-                    | Failure::TimedOut
-                    | Failure::Contended
-                    | Failure::Locked
-                    | Failure::GoingDown
-                    | Failure::NoMajority
-                    | Failure::UploadGone
-            ),
-            _ => false,
-        }
-    }
-
-    /// Returns the error of a whole call whose step had no effect of its own.
-    pub(crate) fn without_effect(self) -> Self {
-        match self {
-            Error::Indeterminate { action, target, failure } => Error::Failed { action, target, failure },
-            other => other,
-        }
-    }
-
-    /// Refuses a segment of another kind or size than a call needs.
-    pub(crate) fn wrong_shape(action: &'static str, target: &str, found: impl Display, wanted: impl Display) -> Self {
-        let refused = BadArgument::new("segment", found, wanted, Failure::Unsupported);
-        Error::BadArgument { action, target: target.to_owned(), refused }
-    }
-
-    /// Wraps an argument that was refused before a request was sent.
-    pub(crate) fn argument(action: &'static str, target: &str) -> impl FnOnce(BadArgument) -> Self {
-        move |refused| Error::BadArgument { action, target: target.to_owned(), refused }
-    }
-
-    /// Builds the error of an unsuccessful completion.
+    /// Returns the reason of an unsuccessful completion.
     #[cold]
-    pub(crate) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Self {
+    pub(super) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Self {
         let target = target.to_owned();
         let word = u64::from_le_bytes(std::array::from_fn(|byte| completion.data[byte]));
         match completion.outcome {
             Outcome::Failed(Failure::NoSpace) if word > 0 => {
-                Error::ReplicaFull { action, target, node: u16::try_from(word).unwrap_or(u16::MAX) }
+                Reason::ReplicaFull { action, target, node: u16::try_from(word).unwrap_or(u16::MAX) }
             }
             Outcome::Failed(Failure::VersionMismatch) if word == 1 => {
-                Error::OtherVersion { action, target, found: completion.version }
+                Reason::OtherVersion { action, target, found: completion.version }
             }
             Outcome::Failed(failure @ (Failure::QuotaBytes | Failure::QuotaSegments)) => {
                 let used = word;
                 let allowed = completion.version.0;
-                Error::OverQuota { action, target, failure, used, allowed }
+                Reason::OverQuota { action, target, failure, used, allowed }
             }
             Outcome::Failed(failure) => {
                 let sent = Some(completion.version.0).filter(|&value| value > 0);
                 match failure.limit().and_then(|limit| limit.value().or(sent)) {
-                    Some(value) => Error::LimitReached { action, target, failure, value },
-                    None => Error::Failed { action, target, failure },
+                    Some(value) => Reason::LimitReached { action, target, failure, value },
+                    None => Reason::Failed { action, target, failure },
                 }
             }
-            Outcome::Indeterminate(failure) => Error::Indeterminate { action, target, failure },
-            Outcome::Done => unreachable!("only an unsuccessful completion has an error"),
+            Outcome::Indeterminate(failure) => Reason::Indeterminate { action, target, failure },
+            Outcome::Done => unreachable!("only an unsuccessful completion has a reason"),
         }
     }
 }
