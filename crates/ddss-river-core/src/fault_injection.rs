@@ -17,6 +17,12 @@ pub enum Bug {
     ForgottenByLoss,
     /// A message never fails, however many consumers it ends.
     EndlessRedelivery,
+    /// A reader accepts a chunk of another generation than that of the catalogue.
+    ForeignGeneration,
+    /// A file server serves its readers in the order of their requests.
+    LagIgnored,
+    /// A reader forgets the requests at a lost mirror.
+    ChunksForgotten,
 }
 
 /// Returns true if the engine has a bug.

@@ -4,6 +4,7 @@
 //! they cause come out. A driver executes the actions over a fabric; the simulator executes them in virtual time.
 //!
 //! - [`Producer`] and [`Consumer`] are the two ends of a queue. [`QueueConfig`] has their settings and limits.
+//! - [`PartReader`] reads a mirrored part from both of its nodes. [`ChunkServer`] serves the readers that lag behind.
 //! - `model` has the vocabulary, `codec` the bytes of the messages between members, `delivery` the rules for messages of a
 //!   lost consumer.
 //!
@@ -47,17 +48,19 @@
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 pub mod codec;
+mod declustering;
 mod delivery;
 mod fault_injection;
 pub mod limits;
 mod model;
 mod queue;
 
+pub use declustering::{ChunkServer, PartReader, ReadOrder, ReaderAction, ReaderConfig, ReaderEvent, RequestError};
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
 pub use model::{
-    Attempt, ConfigError, ConsumerId, EdgeId, Flags, Guarantee, Header, Load, Moment, ProducerId, QueueConfig, Route,
-    ToConsumer, ToProducer, UnitId,
+    Attempt, ChunkReply, ChunkRequest, ConfigError, ConsumerId, EdgeId, Flags, Guarantee, Header, Load, Mirror, Moment,
+    PartId, ProducerId, Progress, QueueConfig, ReaderId, Route, ToConsumer, ToProducer, UnitId,
 };
 pub use queue::{
     Consumer, ConsumerAction, ConsumerEvent, Producer, ProducerAction, ProducerEvent, Take, Taken, Violation,

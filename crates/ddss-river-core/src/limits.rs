@@ -13,7 +13,7 @@ pub const HEADER_BYTES: usize = 64;
 /// Bytes that travel behind a header at most, in place of a write.
 pub const INLINE_BYTES_MAX: usize = 400;
 /// Bytes of a notice at most.
-pub const NOTICE_BYTES_MAX: usize = 32;
+pub const NOTICE_BYTES_MAX: usize = 40;
 /// Transfers of a message at most. The message fails at the next loss.
 pub const ATTEMPTS_MAX: u16 = 255;
 /// Transfers of a message behind which it is not recalled any more.
@@ -22,6 +22,16 @@ pub const RECALLED_ATTEMPTS_MAX: u16 = 16;
 pub const STRIKES_MAX: u8 = 3;
 /// Time of one message at most, for estimates.
 pub const SERVICE_US_MAX: u32 = u32::MAX;
+/// Chunks of a part at most.
+pub const CHUNKS_MAX: u32 = 1 << 24;
+/// Requests of a reader at one mirror at most.
+pub const CHUNK_WINDOW_MAX: u16 = 16;
+/// Chunk buffers of a reader at most.
+pub const CHUNK_SLOTS_MAX: u16 = 2 * CHUNK_WINDOW_MAX;
+/// Readers of a file server at most.
+pub const READERS_MAX: usize = 1 << 14;
+/// Generation of a part at most: its successor stands for a chunk that a server cannot read.
+pub const GENERATION_MAX: u64 = u64::MAX - 1;
 
 const _: () = assert!(WINDOW_MAX as u32 <= u64::BITS);
 const _: () = assert!(RECALLED_ATTEMPTS_MAX < ATTEMPTS_MAX);

@@ -3,7 +3,10 @@
 mod play;
 
 use ddss_river_core::codec::{Message, encode};
-use ddss_river_core::{Attempt, ConsumerId, EdgeId, Flags, Header, Load, ProducerId, Route, ToConsumer, ToProducer};
+use ddss_river_core::{
+    Attempt, ChunkReply, ChunkRequest, ConsumerId, EdgeId, Flags, Header, Load, PartId, ProducerId, Progress, ReaderId,
+    Route, ToConsumer, ToProducer,
+};
 use proptest::prelude::*;
 
 const ROUTE: Route = Route { edge: EdgeId(0), producer: ProducerId(0), consumer: ConsumerId(0) };
@@ -31,7 +34,16 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
             _ => Message::ToProducer(ROUTE, ToProducer::Withdrawn),
         }
     });
-    prop_oneof![put, notice].prop_map(|message| {
+    let field = || prop_oneof![0_u32..12, Just(u32::MAX >> 8)];
+    let request = (field(), field(), 0_u16..5, 0_u32..13).prop_map(|(chunk, done, slot, total)| {
+        let (reader, part, progress) = (ReaderId(1), PartId(0), Progress { done, total });
+        Message::ChunkRequest(ChunkRequest { reader, part, generation: 1, chunk, slot, progress })
+    });
+    let reply = (0_u32..12, 0_u16..5, 0_u32..16, 0_u64..4).prop_map(|(chunk, slot, checksum, generation)| {
+        let (reader, part, generation) = (ReaderId(1), PartId(0), Some(generation.min(1)));
+        Message::ChunkReply(ChunkReply { reader, part, generation, chunk, slot, checksum })
+    });
+    prop_oneof![put, notice, request, reply].prop_map(|message| {
         let mut bytes = Vec::new();
         encode(&message, &mut bytes);
         bytes
@@ -41,7 +53,11 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 fn step() -> impl Strategy<Value = Vec<u8>> {
     let driven = (0_u8..86, any::<u8>()).prop_map(|(kind, argument)| vec![3 * kind, argument]);
     let driven_consumer = (0_u8..85, any::<u8>()).prop_map(|(kind, argument)| vec![3 * kind + 1, argument]);
-    let received = message().prop_map(|bytes| [&[2, bytes.len() as u8], bytes.as_slice()].concat());
+    let received = (message(), any::<bool>()).prop_map(|(mut bytes, has_odd_length)| {
+        // The length selects the peer.
+        bytes.resize(bytes.len() + usize::from(has_odd_length), 0);
+        [&[2, bytes.len() as u8], bytes.as_slice()].concat()
+    });
     prop_oneof![driven, driven_consumer, received]
 }
 

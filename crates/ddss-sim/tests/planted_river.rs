@@ -45,4 +45,7 @@ each_bug_is_found! {
     unflagged_redelivery_is_found: UnflaggedRedelivery by "doubled",
     message_forgotten_by_loss_is_found: ForgottenByLoss by "end",
     endless_redelivery_is_found: EndlessRedelivery by "end",
+    mirror_bytes_of_another_generation_are_found: ForeignGeneration by "unexpected",
+    lag_ignored_is_found: LagIgnored by "lag",
+    chunks_forgotten_by_loss_are_found: ChunksForgotten by "end",
 }

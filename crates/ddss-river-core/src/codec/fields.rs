@@ -1,8 +1,8 @@
 //! Fields of a message: little-endian, without gaps.
 
 use super::error::MessageError;
-use crate::limits::{MESSAGE_BYTES_MAX, SEND_SLOTS_MAX, WINDOW_MAX};
-use crate::model::{Attempt, ConsumerId, EdgeId, Load, ProducerId, Route};
+use crate::limits::{CHUNK_SLOTS_MAX, CHUNKS_MAX, MESSAGE_BYTES_MAX, SEND_SLOTS_MAX, WINDOW_MAX};
+use crate::model::{Attempt, ConsumerId, EdgeId, Load, PartId, ProducerId, Progress, ReaderId, Route};
 
 /// Appends fields to a message.
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
@@ -39,6 +39,18 @@ impl Writer<'_> {
     pub(super) fn load(&mut self, load: Load) {
         self.word(load.messages);
         self.word(load.service_us);
+    }
+
+    pub(super) fn chunk(&mut self, reader: ReaderId, part: PartId, chunk: u32, slot: u16) {
+        self.word(reader.0);
+        self.word(part.0);
+        self.word(chunk);
+        self.half(slot);
+    }
+
+    pub(super) fn progress(&mut self, progress: Progress) {
+        self.word(progress.done);
+        self.word(progress.total);
     }
 }
 
@@ -96,6 +108,23 @@ impl<'a> Reader<'a> {
 
     pub(super) fn load(&mut self) -> Result<Load, MessageError> {
         Ok(Load { messages: self.word()?, service_us: self.word()? })
+    }
+
+    pub(super) fn chunk(&mut self) -> Result<(ReaderId, PartId, u32, u16), MessageError> {
+        let (reader, part, chunk, slot) = (ReaderId(self.word()?), PartId(self.word()?), self.word()?, self.half()?);
+        if chunk >= CHUNKS_MAX {
+            return Err(MessageError::Field("chunk", chunk.into()));
+        }
+        if slot >= CHUNK_SLOTS_MAX {
+            return Err(MessageError::Field("chunk buffer", slot.into()));
+        }
+        Ok((reader, part, chunk, slot))
+    }
+
+    pub(super) fn progress(&mut self) -> Result<Progress, MessageError> {
+        let (done, total) = (self.word()?, self.word()?);
+        let is_valid = done <= total && (1..=CHUNKS_MAX).contains(&total);
+        if is_valid { Ok(Progress { done, total }) } else { Err(MessageError::Field("progress", done.into())) }
     }
 
     /// Takes zeros.

@@ -3,7 +3,7 @@
 use super::error::MessageError;
 use super::fields::{Reader, Writer};
 use crate::limits::{HEADER_BYTES, INLINE_BYTES_MAX};
-use crate::model::{Flags, Header, Route, ToConsumer, ToProducer, UnitId};
+use crate::model::{ChunkReply, ChunkRequest, Flags, Header, Route, ToConsumer, ToProducer, UnitId};
 
 const PUT: u8 = 1;
 const RECALL: u8 = 2;
@@ -14,6 +14,8 @@ const BEGUN: u8 = 6;
 const RECALLED: u8 = 7;
 const REJECTED: u8 = 8;
 const WITHDRAWN: u8 = 9;
+const CHUNK_REQUEST: u8 = 10;
+const CHUNK_REPLY: u8 = 11;
 
 const REDELIVERED_FLAG: u8 = 1;
 const RECALLED_FLAG: u8 = 2;
@@ -22,6 +24,8 @@ const ALL_FLAGS: u8 = REDELIVERED_FLAG | RECALLED_FLAG | INLINE_FLAG;
 
 /// Stands for a message without a work unit.
 const NO_UNIT: u64 = u64::MAX;
+/// Stands for a chunk that the server cannot read.
+const NO_GENERATION: u64 = u64::MAX;
 /// Zeros that fill a header to [`HEADER_BYTES`].
 const PADDING_BYTES: usize = HEADER_BYTES - 40;
 
@@ -41,6 +45,10 @@ pub enum Message<'a> {
     ToConsumer(Route, ToConsumer),
     /// A notice of a consumer.
     ToProducer(Route, ToProducer),
+    /// A request of a reader to a file server.
+    ChunkRequest(ChunkRequest),
+    /// A reply of a file server: the chunk is in its buffer.
+    ChunkReply(ChunkReply),
 }
 
 /// Appends a message.
@@ -74,6 +82,20 @@ pub fn encode(message: &Message<'_>, into: &mut Vec<u8>) {
             attempt.into_iter().for_each(|attempt| writer.attempt(attempt));
             load.into_iter().for_each(|load| writer.load(load));
         }
+        Message::ChunkRequest(request) => {
+            let ChunkRequest { reader, part, generation, chunk, slot, progress } = *request;
+            writer.byte(CHUNK_REQUEST);
+            writer.chunk(reader, part, chunk, slot);
+            writer.long(generation);
+            writer.progress(progress);
+        }
+        Message::ChunkReply(reply) => {
+            let ChunkReply { reader, part, generation, chunk, slot, checksum } = *reply;
+            writer.byte(CHUNK_REPLY);
+            writer.chunk(reader, part, chunk, slot);
+            writer.long(generation.unwrap_or(NO_GENERATION));
+            writer.word(checksum);
+        }
     }
 }
 
@@ -84,7 +106,12 @@ pub fn encode(message: &Message<'_>, into: &mut Vec<u8>) {
 pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, &[u8]), MessageError> {
     let mut reader = Reader(bytes);
     let kind = reader.byte()?;
-    let message = if kind == PUT { decode_put(&mut reader)? } else { decode_notice(kind, &mut reader)? };
+    let message = match kind {
+        PUT => decode_put(&mut reader)?,
+        CHUNK_REQUEST => decode_request(&mut reader)?,
+        CHUNK_REPLY => decode_reply(&mut reader)?,
+        _ => decode_notice(kind, &mut reader)?,
+    };
     Ok((message, reader.0))
 }
 
@@ -145,4 +172,20 @@ fn decode_notice<'a>(kind: u8, r: &mut Reader<'_>) -> Result<Message<'a>, Messag
         REJECTED => Message::ToProducer(route, ToProducer::Rejected(r.attempt()?)),
         _ => Message::ToProducer(route, ToProducer::Withdrawn),
     })
+}
+
+fn decode_request<'a>(r: &mut Reader<'_>) -> Result<Message<'a>, MessageError> {
+    let (reader, part, chunk, slot) = r.chunk()?;
+    let generation = r.long()?;
+    if generation == NO_GENERATION {
+        return Err(MessageError::Field("generation", generation));
+    }
+    let progress = r.progress()?;
+    Ok(Message::ChunkRequest(ChunkRequest { reader, part, generation, chunk, slot, progress }))
+}
+
+fn decode_reply<'a>(r: &mut Reader<'_>) -> Result<Message<'a>, MessageError> {
+    let (reader, part, chunk, slot) = r.chunk()?;
+    let generation = Some(r.long()?).filter(|generation| *generation != NO_GENERATION);
+    Ok(Message::ChunkReply(ChunkReply { reader, part, generation, chunk, slot, checksum: r.word()? }))
 }

@@ -1,5 +1,6 @@
 //! Vocabulary: names, messages, settings.
 
+mod chunk;
 mod config;
 mod guarantee;
 mod header;
@@ -7,6 +8,7 @@ mod id;
 mod moment;
 mod notice;
 
+pub use chunk::{ChunkReply, ChunkRequest, Mirror, PartId, Progress, ReaderId};
 pub use config::{ConfigError, QueueConfig};
 pub use guarantee::Guarantee;
 pub use header::{Attempt, Flags, Header};

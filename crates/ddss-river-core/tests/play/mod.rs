@@ -2,12 +2,14 @@
 
 use ddss_river_core::codec::{Message, decode};
 use ddss_river_core::{
-    Consumer, ConsumerEvent, ConsumerId, EdgeId, Guarantee, Moment, Producer, ProducerAction, ProducerEvent,
-    ProducerId, QueueConfig, Take, Taken,
+    ChunkReply, ChunkRequest, ChunkServer, Consumer, ConsumerEvent, ConsumerId, EdgeId, Guarantee, Mirror, Moment,
+    PartId, PartReader, Producer, ProducerAction, ProducerEvent, ProducerId, QueueConfig, ReadOrder, ReaderAction,
+    ReaderConfig, ReaderEvent, ReaderId, Take, Taken,
 };
 
 const WINDOW: u16 = 2;
 const SEND_SLOTS: u16 = 3;
+const CHUNKS: u32 = 12;
 
 /// Both ends, each with the hostile peers 0 and 1.
 struct Ends {
@@ -18,6 +20,9 @@ struct Ends {
     dead: [[bool; 2]; 2],
     taken: Vec<Taken>,
     is_closed: bool,
+    server: ChunkServer,
+    reader: PartReader,
+    delivered: u32,
 }
 
 impl Ends {
@@ -25,6 +30,9 @@ impl Ends {
         let guarantee = [Guarantee::AtLeastOnce, Guarantee::AtMostOnce, Guarantee::FailStop][usize::from(flags % 3)];
         let (has_recall, message_bytes_max) = (flags & 16 == 0, 64);
         let config = QueueConfig { window: WINDOW, send_slots: SEND_SLOTS, message_bytes_max, guarantee, has_recall };
+        let order = if flags & 32 == 0 { ReadOrder::Any } else { ReadOrder::Rising };
+        let (part, chunks) = (PartId(0), CHUNKS);
+        let reader = ReaderConfig { reader: ReaderId(1), part, generation: 1, chunks, window: WINDOW, order };
         Self {
             producer: Producer::new(EdgeId(0), ProducerId(9), config).expect("valid settings"),
             consumer: Consumer::new(EdgeId(0), ConsumerId(9), config).expect("valid settings"),
@@ -32,6 +40,9 @@ impl Ends {
             dead: [[false; 2]; 2],
             taken: Vec::new(),
             is_closed: false,
+            server: ChunkServer::default(),
+            reader: PartReader::new(reader).expect("valid settings"),
+            delivered: 0,
         }
     }
 
@@ -115,6 +126,8 @@ impl Ends {
             }
             Ok((Message::Put { header, .. }, _)) => ConsumerEvent::Message { from: producer, header },
             Ok((Message::ToConsumer(_, notice), _)) => ConsumerEvent::Notice { from: producer, notice },
+            Ok((Message::ChunkRequest(request), _)) => return self.serve(request),
+            Ok((Message::ChunkReply(reply), _)) => return self.read(reply, peer),
             Err(_) => return,
         };
         if self.consumer.handle(event, &mut replies).is_err() {
@@ -122,6 +135,33 @@ impl Ends {
             self.consumer.handle(ConsumerEvent::Lost(producer), &mut replies).expect("no message");
         }
         assert!(self.consumer.held() <= 2 * u32::from(WINDOW));
+    }
+
+    fn serve(&mut self, request: ChunkRequest) {
+        self.server.connect(ReaderId(1));
+        let _ = self.server.add(request);
+        if request.chunk & 1 == 0 {
+            self.server.take();
+        }
+    }
+
+    fn read(&mut self, reply: ChunkReply, peer: usize) {
+        let mut out = Vec::new();
+        let (from, is_intact) = (Mirror::BOTH[peer], reply.checksum & 1 == 0);
+        let event = match reply.checksum % 8 {
+            0..5 => ReaderEvent::Reply { from, reply, is_intact },
+            5 => ReaderEvent::Connected(from),
+            6 => ReaderEvent::Lost(from),
+            _ => ReaderEvent::Dead(from),
+        };
+        self.reader.handle(event, &mut out);
+        for action in out {
+            if let ReaderAction::Deliver { chunk, slot } = action {
+                self.delivered += 1;
+                assert!(chunk < CHUNKS && self.delivered <= CHUNKS);
+                self.reader.release(slot, &mut Vec::new());
+            }
+        }
     }
 
     fn check(&self, actions: &[ProducerAction]) {

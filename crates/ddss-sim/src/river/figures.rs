@@ -1,8 +1,9 @@
 //! The paper's figures in virtual time, as fractions of the peak. `cargo test --release -p ddss-sim river_figures`
 
+use super::files::{CopyPlan, DiskPlan, FilesPlan, run_files};
 use super::queue::{QueuePlan, Sink, Source, run_queue};
 use crate::random::Random;
-use ddss_river_core::QueueConfig;
+use ddss_river_core::{QueueConfig, ReadOrder};
 
 /// Time of a disk for a message of 256 KiB at 5.45 MB/s.
 const DISK_US: u64 = 48_100;
@@ -102,5 +103,60 @@ fn river_figures_6_slow_disks_cost_their_share() {
         println!("figure 6: {slow} slow: queue {queue:.3}, static {fixed:.3}, left {rest:.3}");
         assert!((queue - rest).abs() <= 0.03, "{slow} slow: {queue:.3} of {rest:.3}");
         assert!(slow == 0 || fixed <= 0.51, "{slow} slow, static: {fixed:.3}");
+    }
+}
+
+/// Chunks of a part, of 512 KiB.
+const CHUNKS: u32 = 200;
+const CHUNK_US: u64 = 2 * DISK_US;
+
+/// Returns the fraction of the peak, which is the rate of all disks without seeks. The disks in `slow` have a competing
+/// stream.
+fn read_parts(nodes: usize, slow: std::ops::Range<usize>, has_second: bool) -> f64 {
+    let disk = |node: usize| {
+        let factor = if slow.contains(&node) { 2 } else { 1 };
+        DiskPlan { chunk_us: factor * CHUNK_US, seek_us: CHUNK_US / 10 }
+    };
+    let plan = FilesPlan {
+        disks: (0..nodes).map(disk).collect(),
+        copies: vec![[CopyPlan::default(), CopyPlan::default()]; nodes],
+        chunks: vec![CHUNKS; nodes],
+        window: 4,
+        order: ReadOrder::Any,
+        program_us: 0,
+        latency_us: 100,
+        has_jitter: false,
+        has_second,
+        faults: Vec::new(),
+        #[cfg(feature = "planted")]
+        bug: None,
+    };
+    let result = run_files(plan, Random::new(1));
+    assert_eq!(result.violations, Vec::<String>::new());
+    assert_eq!(result.counts.chunks, nodes as u64 * u64::from(CHUNKS));
+    (u64::from(CHUNKS) * CHUNK_US) as f64 / result.counts.finished_us as f64
+}
+
+// The paper: 0.90 to 0.95 when quiet, and falls slowly; a plain mirror is at 0.5 with the first slow disk.
+#[test]
+fn river_figures_7_a_slow_disk_is_shared_by_all_readers() {
+    let floors = [0.9, 0.8, 0.68, 0.57, 0.46];
+    for (slow, floor) in floors.into_iter().enumerate() {
+        let (graduated, plain) = (read_parts(4, 0..slow, true), read_parts(4, 0..slow, false));
+        println!("figure 7: {slow} slow of 4: mirrored {graduated:.3}, plain {plain:.3}");
+        assert!(graduated >= floor, "{slow} slow: {graduated:.3}");
+        assert!(slow == 0 || plain <= 0.55, "{slow} slow, plain: {plain:.3}");
+    }
+}
+
+// The ring bounds it: m - 1 parts have no other disks than m adjacent slow ones.
+#[test]
+fn river_figures_7_at_15_nodes() {
+    for slow in [0, 1, 4, 8, 15] {
+        let graduated = read_parts(15, 0..slow, true);
+        let all = (15.0 - slow as f64 / 2.0) / 15.0;
+        let ring = if slow < 2 { all } else { slow as f64 / 2.0 / (slow as f64 - 1.0) };
+        println!("figure 7: {slow} adjacent slow of 15: mirrored {graduated:.3}, ring {ring:.3}, all disks {all:.3}");
+        assert!(graduated <= ring.min(all) && graduated >= 0.9 * ring.min(all), "{slow} slow: {graduated:.3}");
     }
 }

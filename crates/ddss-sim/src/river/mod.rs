@@ -1,11 +1,12 @@
 //! Engines of data flow in virtual time, under one seed.
 //!
 //! `agenda` orders events in time. `queue` runs both ends of a queue over simulated connections, with processes that are
-//! killed or stopped and connections that end.
+//! killed or stopped and connections that end. `files` runs readers and file servers of mirrored parts.
 
 mod agenda;
 #[cfg(test)]
 mod figures;
+mod files;
 mod queue;
 mod run;
 mod scenario;
