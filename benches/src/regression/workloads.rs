@@ -196,10 +196,14 @@ impl Engines {
                 Action::ReadWord { .. } => self.engines[node].word_read(1),
                 Action::Commit { version, .. } => self.state = Header::committed(version),
                 Action::Fetch { step, .. } => self.fetched(node, step),
-                Action::Send { message, tail: MessageBody::None, .. } => self.deliver(node, &message),
+                Action::Send { message, tail: MessageBody::None, .. } => self.deliver(node, &message, &[]),
+                Action::Send { message, tail: MessageBody::Buffer(buffer), .. } => {
+                    let tail = self.engines[node].buffer(buffer).to_vec();
+                    self.deliver(node, &message, &tail);
+                }
                 Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
-                    self.deliver(node, &Message::Found { step, info, window });
+                    self.deliver(node, &Message::Found { step, info, window }, &[]);
                 }
                 Action::Reply { completion, .. } => self.last = Some(completion),
                 _ => {}
@@ -213,9 +217,9 @@ impl Engines {
         self.engines[node].fetched(self.now, step, Ok((header, self.state)));
     }
 
-    fn deliver(&mut self, from: usize, message: &Message) {
+    fn deliver(&mut self, from: usize, message: &Message, tail: &[u8]) {
         let node = NodeId(from as u16 + 1);
-        self.engines[1 - from].message(self.now, node, Timestamp::default(), message, &[]);
+        self.engines[1 - from].message(self.now, node, Timestamp::default(), message, tail);
     }
 }
 

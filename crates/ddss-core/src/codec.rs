@@ -7,7 +7,6 @@ use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::peer::replica_reply::{OfferReply, ReplicaAck};
-use crate::request::entry_change::EntryChange;
 use crate::request::operation::{LockToken, PutConditions};
 use crate::request::request::Request;
 use crate::{ClientId, SegmentId, Version};
@@ -168,19 +167,6 @@ impl Reader<'_> {
     pub(crate) fn conditions(&mut self) -> Result<PutConditions, Failure> {
         let (version, token) = (self.option()?.map(Version), self.option()?.map(LockToken));
         Ok(PutConditions { version, token, requested_model: self.model()?, entry: None })
-    }
-    /// Reads the conditions of a put of one segment, which may change an entry of a map.
-    pub(crate) fn put_conditions(&mut self) -> Result<PutConditions, Failure> {
-        let conditions = self.conditions()?;
-        match (self.u8()?, self.u16()?, self.u32()?) {
-            (0, 0, 0) => Ok(conditions),
-            parts => {
-                // The digest is in the place of the version.
-                let expected = conditions.version.map_or(0, |version| version.0);
-                let entry = Some(EntryChange::from_parts(parts, expected)?);
-                Ok(PutConditions { entry, version: None, ..conditions })
-            }
-        }
     }
     pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
         match self.u8()? {

@@ -387,7 +387,7 @@ pub enum Action {
         client: ClientId,
         /// Source in the arena.
         from: ArenaRange,
-        /// The [`Message::Put`].
+        /// Message that commits them.
         message: Message,
         /// Table of its ranges, if it has one.
         table: Option<BufferId>,

@@ -14,18 +14,20 @@
 //! | file or folder | content |
 //! | --- | --- |
 //! | `engine.rs` | the type [`Engine`]: clients, peers, time |
-//! | `dispatch.rs`, `peer_messages.rs` | route a client's request or a peer's message to the side that handles it |
+//! | `dispatch.rs`, `peer_messages.rs` | decide where a client's request is executed; handle a peer's message |
 //! | `results.rs`, `cluster.rs`, `storage.rs` | results of actions; decisions of the cluster; restart, files and quotas |
 //! | `action.rs` | [`Action`]: every effect that the engine may ask for |
 //! | `config.rs`, `ids.rs`, `requester.rs`, `role.rs` | settings and time; ids; requesters; roles for replicated segments |
 //! | `fault_injection.rs` | bugs that tests switch on and have to find |
 //! | `home/` | operations on segments whose home is this node, by the handler `Home` |
+//! | `home/execute.rs` | each operation at its home, for clients of this node and for peers |
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
 //! | `uploads/` | large puts: parts and one commit, by both handlers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
 //! | `home/name_claims.rs`, `home/served_get.rs` | claims of names; gets for other nodes |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
+//! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |
 //! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |
 //! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
 //! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |

@@ -7,11 +7,10 @@ use crate::fault_injection::planted;
 use crate::ids::StepId;
 use crate::remote::served_get::ServedReply;
 use crate::requester::{Caller, ReplyFields, Requester};
-use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter};
 use crate::state::memory::uploads::UploadOwner;
 use crate::uploads::at_home::Uploader;
 use ddss_core::limits::{ANSWER_MARGIN_MAX_US, TIMEOUT_DEFAULT_US};
-use ddss_core::{Failure, ListQuery, Message, NodeId, Outcome, Request, RequestId, Timestamp};
+use ddss_core::{LockToken, Message, NodeId, Outcome, Request, RequestId, Timestamp};
 
 impl Engine {
     /// Handles a peer's message, with that peer's clock and the bytes behind the fields. Every later timestamp of this
@@ -32,58 +31,28 @@ impl Engine {
                 self.output.push(Action::Disconnect { node });
                 return;
             }
-            Message::Lookup { step, principal, name } => {
-                let found = self.segments.by_name(&name).ok_or(Failure::NotFound);
-                found
-                    .and_then(|id| self.home().describe_segment(node, step, principal, id))
-                    .map_err(|failure| (step, failure))
-            }
             Message::Describe { step, principal, segment } => {
                 self.home().describe_segment(node, step, principal, segment).map_err(|failure| (step, failure))
             }
-            Message::Allocate { step, principal, spec, name } => {
-                let made = self.home().create_named(
-                    now,
-                    Requester::Peer(node, step),
-                    principal,
-                    name,
-                    spec,
-                    TIMEOUT_DEFAULT_US,
-                );
-                made.map_err(|failure| (step, failure))
-            }
-            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
-                let requester = Requester::Peer(node, step);
-                let deadline_us = deadline_of_change(timeout_us);
-                let asked = self.output.source_of_put(node, (offset, length), staged, ranges, tail).and_then(
-                    |(parts, source)| {
-                        let op = PendingOp::Put { parts, source, conditions };
-                        let asked =
-                            self.home().submit_op(now, segment, Waiter { requester, principal, op, deadline_us });
-                        asked.inspect_err(|_| self.home().free_op_buffers(&op))
-                    },
-                );
-                asked.map_err(|failure| (step, failure))
-            }
-            Message::Call { principal, ref request, .. } => {
+            Message::Call { principal, lock, ref request } => {
                 let Request { id: RequestId(step), timeout_us, ref operation, .. } = *request;
                 let deadline_us =
                     if operation.is_harmless() { deadline(timeout_us) } else { deadline_of_change(timeout_us) };
-                let caller = Caller { requester: Requester::Peer(node, step), principal, deadline_us };
+                let (requester, lock) = (Requester::Peer(node, step), (lock != LockToken(0)).then_some(lock));
+                let caller = Caller { requester, principal, deadline_us, timeout_us, lock, text: tail };
                 self.home().execute(now, &caller, operation).map_err(|failure| (step, failure))
             }
             Message::UploadPart { step, principal, segment, client, part, length, staged } => {
                 let (requester, deadline_us) = (Requester::Peer(node, step), deadline(TIMEOUT_DEFAULT_US));
                 let uploader = Uploader { requester, principal, client, deadline_us };
-                let asked = self.output.source_of_put(node, (0, length), staged, 0, tail).and_then(|(_, source)| {
-                    let stored = self.home().store_part(now, &uploader, segment, part, (source, length));
-                    stored.inspect_err(|_| {
-                        if let CommitSource::Buffer(buffer) = source {
-                            self.output.drop_buffer(&buffer);
-                        }
-                    })
+                let source = self.home().source_of(node, staged, tail);
+                let stored = self.home().store_part(now, &uploader, segment, part, (source, length));
+                let stored = stored.inspect_err(|_| {
+                    if let CommitSource::Buffer(buffer) = source {
+                        self.output.drop_buffer(&buffer);
+                    }
                 });
-                asked.map_err(|failure| (step, failure))
+                stored.map_err(|failure| (step, failure))
             }
             Message::CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us } => {
                 let (requester, deadline_us) = (Requester::Peer(node, step), deadline_of_change(timeout_us));
@@ -95,22 +64,6 @@ impl Engine {
                 self.home().drop_upload(UploadOwner { node, client }, upload);
                 Ok(())
             }
-            Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
-                let (requester, deadline_us) = (Requester::Peer(node, step), deadline(timeout_us));
-                let lock_dependency = self.home().lock_dependency_of_get(segment, &options);
-                let asked = self.output.ranges_of_message((offset, length), ranges, tail).and_then(|parts| {
-                    let get = Get {
-                        parts,
-                        sink: Destination::Peer,
-                        lock_dependency: lock_dependency?,
-                        version: options.version,
-                        token,
-                    };
-                    let waiter = Waiter { requester, principal, op: PendingOp::Get(get), deadline_us };
-                    self.home().submit_op(now, segment, waiter).inspect_err(|_| self.output.free_table(&parts))
-                });
-                asked.map_err(|failure| (step, failure))
-            }
             Message::Got { step, version, timestamp, length, staged, number } => {
                 self.clock.hear(timestamp, now.wall_us);
                 let got = ServedReply { version, timestamp, length, staged, number };
@@ -120,10 +73,6 @@ impl Engine {
             Message::Taken { number } => {
                 self.home().free_staging_place(node, number);
                 Ok(())
-            }
-            Message::List { step, principal } => {
-                let query = ListQuery::decode(tail).map_err(|failure| (step, failure));
-                query.map(|query| self.home().list_at_home(now, node, step, principal, &query))
             }
             Message::Listed { step, more } => {
                 self.remote().handle_page(node, StepId::from_bits(step), more, tail);

@@ -2,7 +2,7 @@
 
 use crate::ids::StepId;
 use ddss_core::{
-    ChannelId, ClientId, Message, Name, NodeId, Operation, Principal, RequestId, Spec, Timestamp, Version,
+    ChannelId, ClientId, LockToken, Message, Name, NodeId, Operation, Principal, RequestId, Spec, Timestamp, Version,
 };
 
 /// Recipient of an answer.
@@ -53,10 +53,15 @@ impl LockOwner {
 
 /// Caller of an operation at its home: a client of this node, or a peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct Caller<'a> {
     pub(crate) requester: Requester,
     pub(crate) principal: Principal,
     pub(crate) deadline_us: u64,
+    pub(crate) timeout_us: u32,
+    /// Lock of a peer's client: the peer's get does not wait for it.
+    pub(crate) lock: Option<LockToken>,
+    /// Text of the operation, copied out of a client's arena, or the tail of a peer's message.
+    pub(crate) text: &'a [u8],
 }
 
 /// A local client's request, after the check that the client is attached.
@@ -76,9 +81,10 @@ impl LocalCaller {
     }
 
     /// Returns the caller of an operation at home here.
-    pub(crate) fn at_home(&self) -> Caller {
-        let LocalCaller { principal, deadline_us, .. } = *self;
-        Caller { requester: self.requester(), principal, deadline_us }
+    #[inline]
+    pub(crate) fn at_home<'a>(&self, text: &'a [u8]) -> Caller<'a> {
+        let LocalCaller { principal, deadline_us, timeout_us, .. } = *self;
+        Caller { requester: self.requester(), principal, deadline_us, timeout_us, lock: None, text }
     }
 
     /// Makes the message that asks another node to execute an operation.

@@ -164,6 +164,15 @@ fn release_without_majority_fails_or_is_indeterminate() {
     assert_eq!(end_in(&node.actions()), Outcome::Indeterminate(Failure::NoMajority));
 }
 
+/// Returns the step of a lookup that was sent to the second node.
+fn lookup_in(actions: &[Action]) -> u64 {
+    let [Action::Send { node: NodeId(2), message: Message::Call { request, .. }, .. }] = actions else {
+        panic!("{actions:?}")
+    };
+    assert!(matches!(request.operation, Operation::Open { .. }), "{request:?}");
+    request.id.0
+}
+
 #[test]
 fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
     // If this broke, every open would cost a message to the cluster, or an existing name would be "not found".
@@ -176,9 +185,7 @@ fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
     assert_eq!(end_in(&node.open("x")), Outcome::Failed(Failure::NodeDown));
     node.engine.peer_up(NodeId(2));
     let actions = node.open("x");
-    let [Action::Send { node: NodeId(2), message: Message::Lookup { step, .. }, .. }] = actions[..] else {
-        panic!("{actions:?}")
-    };
+    let step = lookup_in(&actions);
     // The home no longer has it: the copy of the directory is old, so the cluster is asked exactly once.
     let gone = |step| Message::Ended {
         step,
@@ -191,7 +198,7 @@ fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
     let confirm = step_in(&node.actions());
     node.engine.confirmed(confirm, Ok(Some(NodeId(2))));
     let actions = node.actions();
-    let [Action::Send { message: Message::Lookup { step, .. }, .. }] = actions[..] else { panic!("{actions:?}") };
+    let step = lookup_in(&actions);
     node.engine.message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
     // A removed node is the home of no name.
@@ -209,12 +216,14 @@ fn remote_segment_is_created_by_its_home() {
     node.engine.peer_known(NodeId(2));
     node.engine.peer_up(NodeId(2));
     let actions = node.allocate("far", 2);
-    assert!(
-        matches!(actions[..], [Action::Send { node: NodeId(2), message: Message::Allocate { .. }, .. }]),
-        "{actions:?}"
-    );
-    let allocate = Message::Allocate { step: 5, principal: PRINCIPAL, spec: Spec::new(64), name: name("near") };
-    node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &[]);
+    let [Action::Send { node: NodeId(2), message: Message::Call { request, .. }, .. }] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert!(matches!(request.operation, Operation::Allocate { .. }), "{request:?}");
+    let text = [&Spec::new(64).encode()[..], b"near"].concat();
+    let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+    let allocate = Message::call(5, PRINCIPAL, 100, Operation::Allocate { spec_and_name });
+    node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &text);
     let claim = claim_in(&node.actions());
     node.engine.claimed(NOW, claim, Err(Failure::TimedOut));
     let actions = node.actions();

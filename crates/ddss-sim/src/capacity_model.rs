@@ -53,7 +53,7 @@ enum Event {
     Ask { node: usize, client: usize },
     Read { from: usize, home: usize, step: StepId, segment: SegmentId },
     Fetched { node: usize, step: StepId, segment: SegmentId },
-    Deliver { from: usize, to: usize, message: Message },
+    Deliver { from: usize, to: usize, message: Message, tail: Vec<u8> },
 }
 
 struct Client {
@@ -230,10 +230,10 @@ impl Simulator {
                 self.engines[node].fetched(now, step, Ok((header, header.state)));
                 self.perform(node, done);
             }
-            Event::Deliver { from, to, message } => {
+            Event::Deliver { from, to, message, tail } => {
                 let done = self.work(to, self.costs.home_ns);
                 let now = self.now();
-                self.engines[to].message(now, NodeId(from as u16 + 1), Timestamp::default(), &message, &[]);
+                self.engines[to].message(now, NodeId(from as u16 + 1), Timestamp::default(), &message, &tail);
                 self.perform(to, done);
             }
         }
@@ -252,10 +252,16 @@ impl Simulator {
                     let segment = self.clients[node][client.index as usize].segment;
                     self.at(there, Event::Read { from: node, home: usize::from(home.0) - 1, step, segment });
                 }
-                Action::Send { node: to, message, tail: MessageBody::None } => self.send(node, to, message, time_ns),
+                Action::Send { node: to, message, tail: MessageBody::None } => {
+                    self.send(node, to, (message, Vec::new()), time_ns);
+                }
+                Action::Send { node: to, message, tail: MessageBody::Buffer(buffer) } => {
+                    let tail = self.engines[node].buffer(buffer).to_vec();
+                    self.send(node, to, (message, tail), time_ns);
+                }
                 Action::GrantWindow { node: to, message: Message::Found { step, info, .. }, at, bytes } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
-                    self.send(node, to, Message::Found { step, info, window }, time_ns);
+                    self.send(node, to, (Message::Found { step, info, window }, Vec::new()), time_ns);
                 }
                 Action::Reply { channel, completion, .. } => self.answer(node, channel, &completion, time_ns),
                 _ => {}
@@ -263,9 +269,9 @@ impl Simulator {
         }
     }
 
-    fn send(&mut self, from: usize, to: NodeId, message: Message, time_ns: u64) {
+    fn send(&mut self, from: usize, to: NodeId, (message, tail): (Message, Vec<u8>), time_ns: u64) {
         let there = time_ns + self.hop();
-        self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message });
+        self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message, tail });
     }
 
     fn answer(&mut self, node: usize, channel: ChannelId, completion: &Completion, time_ns: u64) {

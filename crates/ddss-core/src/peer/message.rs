@@ -1,17 +1,16 @@
 //! Messages between engines. Little-endian, each field checked on receipt; the receiver works on a copy.
 //!
 //! A message is the sender's clock, one byte of kind, and the fields of that kind in declaration order. The tail
-//! follows: names, the bytes or range table of a put or get, a list query or page.
+//! follows: the text of a call (a name, a query, a table of ranges), the bytes of a put or get, a page of a list.
 
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::coherence::Model;
 use crate::model::segment::{Header, Name, Permissions, Principal};
-use crate::model::spec::Spec;
-use crate::model::spec::Storage;
+use crate::model::spec::{Spec, Storage};
 use crate::model::table::TableLayout;
 use crate::peer::replica_reply::{OfferReply, ReplicaAck};
-use crate::request::operation::{LockToken, Operation, Part, PutConditions, ReadOptions, UploadId};
+use crate::request::operation::{LockToken, Operation, Part, PutConditions, UploadId};
 use crate::request::request::Request;
 use crate::{ClientId, RequestId, SegmentId, Timestamp, Version};
 
@@ -84,15 +83,6 @@ pub enum Message {
         /// Window over the staging memory.
         staging: RemoteWindow,
     },
-    /// Asks whether a segment of this name is at home at the receiver.
-    Lookup {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Name to look up.
-        name: Name,
-    },
     /// Asks for the description of a segment that the sender does not know.
     Describe {
         /// Sender's number of the operation.
@@ -102,19 +92,8 @@ pub enum Message {
         /// Segment to describe.
         segment: SegmentId,
     },
-    /// Creates a segment at the receiver.
-    Allocate {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Its specification.
-        spec: Spec,
-        /// Its name.
-        name: Name,
-    },
-    /// Asks the receiver to execute an operation on a segment that is at home there. A range of the operation's bytes lies in
-    /// the staging memory that the receiver keeps for the sender.
+    /// Asks the receiver to execute an operation. The tail is the operation's text, or the bytes of a small put. More bytes
+    /// are in the staging memory that the receiver keeps for the sender ([`ArenaRange::staged`](crate::ArenaRange::staged)).
     Call {
         /// User on whose behalf it is sent.
         principal: Principal,
@@ -131,28 +110,6 @@ pub enum Message {
         info: SegmentInfo,
         /// Window over its memory: header line and bytes.
         window: RemoteWindow,
-    },
-    /// Commits bytes: the tail, or what was written into staging memory before. With `ranges` the tail is their table,
-    /// and the bytes are staged. With the change of an entry the bytes go into a slot that the receiver finds.
-    Put {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Offset of the first byte.
-        offset: u64,
-        /// Length in bytes.
-        length: u32,
-        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
-        staged: u64,
-        /// Number of ranges in the table; 0 for one range at `offset`.
-        ranges: u8,
-        /// Conditions of the commit.
-        conditions: PutConditions,
-        /// Timeout in microseconds.
-        timeout_us: u32,
     },
     /// Stores a part of a large put: the tail, or in staging memory. The answer has the number of the upload.
     UploadPart {
@@ -220,27 +177,6 @@ pub enum Message {
         /// Segment of the operation.
         segment: SegmentId,
     },
-    /// Asks the home to execute a get. The tail is the table of ranges.
-    Get {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Offset of the first byte.
-        offset: u64,
-        /// Length in bytes.
-        length: u32,
-        /// Number of ranges in the table; 0 for none.
-        ranges: u8,
-        /// Version and strictness.
-        options: ReadOptions,
-        /// Lock that the requesting client holds, if any.
-        token: Option<LockToken>,
-        /// Timeout in microseconds.
-        timeout_us: u32,
-    },
     /// Returns bytes: the tail, or written into the receiver's staging memory before.
     Got {
         /// Sender's number of the operation.
@@ -260,13 +196,6 @@ pub enum Message {
     Taken {
         /// Number that came with [`Message::Got`].
         number: u64,
-    },
-    /// Asks for a page of the receiver's segments. The tail is the [`ListQuery`](crate::ListQuery).
-    List {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
     },
     /// Returns a page: the tail.
     Listed {
@@ -406,7 +335,7 @@ impl Message {
 
     /// Value of `staged` for bytes that are in the message.
     pub const NOT_STAGED: u64 = u64::MAX;
-    /// Bytes of data that fit behind the fields of a put, with room for a seal.
+    /// Bytes of data that fit behind the fields of a call, with room for a seal.
     pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 104;
     /// Bytes of the longest message before sealing.
     pub const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16;
@@ -415,10 +344,8 @@ impl Message {
     pub fn segment(&self) -> Option<SegmentId> {
         match *self {
             Message::Describe { segment, .. }
-            | Message::Put { segment, .. }
             | Message::UploadPart { segment, .. }
-            | Message::CommitUpload { segment, .. }
-            | Message::Get { segment, .. } => Some(segment),
+            | Message::CommitUpload { segment, .. } => Some(segment),
             Message::Call { ref request, .. } => request.operation.segment(),
             _ => None,
         }

@@ -3,61 +3,38 @@
 use super::message::Message;
 use crate::codec::{Reader, Writer};
 use crate::failure::{Failure, Outcome};
-use crate::limits::{LIST_TEXT_BYTES_MAX, STAGING_BYTES};
+use crate::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
 use crate::model::spec::Spec;
-use crate::request::entry_change::EntryChange;
 use crate::request::listing::Listing;
-use crate::request::operation::{LockToken, Part, ReadOptions, UploadId};
+use crate::request::operation::{ArenaRange, LockToken, Operation, Part, Payload, UploadId};
 use crate::request::ranges::Ranges;
 use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
 
 impl Message {
-    /// Encodes the message with the sender's clock. `tail` is the data of a put and empty otherwise.
+    /// Encodes the message with the sender's clock. `tail` is what follows its fields.
     pub fn encode(&self, clock: Timestamp, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
         let mut out = Writer::<{ Message::PLAIN_BYTES_MAX }>::default();
         out.u64(clock.0);
         match *self {
             Message::Welcome { staging } => out.u8(1).window(staging),
-            Message::Lookup { step, principal, name } => {
-                out.u8(2).u64(step).identity(principal).bytes(name.as_str().as_bytes())
-            }
             Message::Describe { step, principal, segment } => {
                 out.u8(3).u64(step).identity(principal).u64(segment.to_bits())
             }
-            Message::Allocate { step, principal, spec, name } => {
-                out.u8(4).u64(step).identity(principal).bytes(&spec.encode()).bytes(name.as_str().as_bytes())
-            }
             Message::Call { principal, lock, ref request } => {
-                out.u8(32).identity(principal).u64(lock.0).request(request)
+                out.u8(32).identity(principal).u64(lock.0).request(request).bytes(tail)
             }
             Message::Found { step, info, window } => out.u8(5).u64(step).info(&info).window(window),
-            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
-                let (kind, key_bytes, value_bytes) = conditions.entry.map_or((0, 0, 0), EntryChange::to_parts);
-                let digest = conditions.entry.map(|change| change.expected).filter(|&expected| expected != 0);
-                out.u8(6).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
-                out.u8(ranges)
-                    .option(conditions.version.map(|version| version.0).or(digest))
-                    .option(conditions.token.map(|token| token.0));
-                out.model(conditions.requested_model).u8(kind).u16(key_bytes).u32(value_bytes);
-                out.u32(timeout_us).bytes(tail)
-            }
             Message::Ended { step, outcome, version, timestamp, word } => {
                 let [kind, failure] = outcome.to_bytes();
                 out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0).u64(word)
             }
             Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
             Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
-            Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
-                out.u8(15).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u8(ranges);
-                out.model(options.requested_model).option(options.version.map(|version| version.0));
-                out.option(token.map(|token| token.0)).u32(timeout_us).bytes(tail)
-            }
             Message::Got { step, version, timestamp, length, staged, number } => {
                 out.u8(16).u64(step).u64(version.0).u64(timestamp.0).u32(length).u64(staged).u64(number).bytes(tail)
             }
             Message::Taken { number } => out.u8(17).u64(number),
-            Message::List { step, principal } => out.u8(18).u64(step).identity(principal).bytes(tail),
             Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
             Message::Changed { info } => out.u8(22).info(&info),
             Message::UploadPart { step, principal, segment, client, part, length, staged } => {
@@ -117,29 +94,11 @@ impl Message {
         let kind = input.u8()?;
         let message = match kind {
             1 => Message::Welcome { staging: input.window()? },
-            2 => Message::Lookup { step: input.u64()?, principal: input.identity()?, name: input.name()? },
             3 => Message::Describe { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
-            4 => Message::Allocate {
-                step: input.u64()?,
-                principal: input.identity()?,
-                spec: Spec::decode(&input.array()?)?,
-                name: input.name()?,
-            },
             32 => {
                 Message::Call { principal: input.identity()?, lock: LockToken(input.u64()?), request: input.request()? }
             }
             5 => Message::Found { step: input.u64()?, info: input.info()?, window: input.window()? },
-            6 => Message::Put {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                offset: input.u64()?,
-                length: input.u32()?,
-                staged: input.u64()?,
-                ranges: input.ranges()?,
-                conditions: input.put_conditions()?,
-                timeout_us: input.u32()?,
-            },
             8 => Message::Ended {
                 step: input.u64()?,
                 outcome: Outcome::from_bytes(input.array()?),
@@ -149,17 +108,6 @@ impl Message {
             },
             9 => Message::Forget { segment: input.segment()? },
             10 => Message::Forgotten { segment: input.segment()? },
-            15 => Message::Get {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                offset: input.u64()?,
-                length: input.u32()?,
-                ranges: input.ranges()?,
-                options: ReadOptions { requested_model: input.model()?, version: input.option()?.map(Version) },
-                token: input.option()?.map(LockToken),
-                timeout_us: input.u32()?,
-            },
             16 => Message::Got {
                 step: input.u64()?,
                 version: Version(input.u64()?),
@@ -169,7 +117,6 @@ impl Message {
                 number: input.u64()?,
             },
             17 => Message::Taken { number: input.u64()? },
-            18 => Message::List { step: input.u64()?, principal: input.identity()? },
             20 => Message::Listed { step: input.u64()?, more: input.u8()? != 0 },
             22 => Message::Changed { info: input.info()? },
             24 => Message::Offer {
@@ -253,7 +200,7 @@ impl Message {
         if message.allows_tail(input.0.len()) { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
     }
 
-    /// Returns true if the message may have a tail of that length.
+    /// Returns true if the message may have a tail of that length. A buffer of the engine holds each tail.
     fn allows_tail(&self, bytes: usize) -> bool {
         if bytes > Self::PUT_BYTES_MAX {
             return false;
@@ -261,13 +208,9 @@ impl Message {
         let placed = |staged: u64, length: u32| staged.saturating_add(length.into()) <= STAGING_BYTES as u64;
         let table = |ranges: u8| bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
         match *self {
-            Message::Put { ranges: 0, staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
-            Message::Put { ranges, staged, length, conditions, .. } => {
-                table(ranges) && placed(staged, length) && (ranges == 0 || conditions.entry.is_none())
-            }
+            Message::Call { ref request, .. } => Self::allows_bytes(&request.operation, bytes),
             Message::UploadPart { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::UploadPart { staged, length, .. } => bytes == 0 && placed(staged, length),
-            Message::Get { ranges, .. } => table(ranges),
             Message::Got { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::Got { staged, length, .. } => bytes == 0 && placed(staged, length),
             Message::Piece { staged: Self::NOT_STAGED, length, .. }
@@ -278,8 +221,22 @@ impl Message {
             }
             Message::Forward { staged, length, ranges, .. } => table(ranges) && placed(staged, length),
             Message::Listed { .. } => bytes <= Listing::PAGE_BYTES,
-            Message::List { .. } => bytes <= LIST_TEXT_BYTES_MAX,
             _ => bytes == 0,
+        }
+    }
+
+    /// Returns true if a call may have a tail of that length, and names no bytes outside of staging memory.
+    fn allows_bytes(operation: &Operation, tail: usize) -> bool {
+        let is_placed = |range: &ArenaRange, bytes: u32| {
+            range.staged_at().is_some_and(|at| at.saturating_add(bytes.into()) <= STAGING_BYTES as u64)
+        };
+        match operation {
+            Operation::Put { from: Payload::Arena(range), .. } if range.is_in_message() => tail == range.bytes as usize,
+            Operation::Put { from: Payload::Arena(range), .. } => tail == 0 && is_placed(range, range.bytes),
+            Operation::PutMany { list, .. } => {
+                tail == operation.text_bytes() && is_placed(list, list.bytes.saturating_sub(ARENA_SLOT_BYTES as u32))
+            }
+            _ => tail == operation.text_bytes(),
         }
     }
 }
@@ -291,8 +248,8 @@ mod tests {
     use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
     use crate::peer::message::{RemoteWindow, SegmentInfo};
     use crate::peer::replica_reply::{OfferReply, ReplicaAck};
-    use crate::request::entry_change::EntryChangeKind;
-    use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, Operation, PutConditions};
+    use crate::request::entry_change::{EntryChange, EntryChangeKind};
+    use crate::request::operation::{AtomicOp, LockRequest, PutConditions, ReadOptions};
     use crate::{Model, NodeId, RequestId, SegmentId, Storage};
     use proptest::prelude::*;
 
@@ -344,23 +301,13 @@ mod tests {
         let client = crate::ClientId { index: 3, generation: 4 };
         let part = Part { upload: UploadId(1), at: 2, total: 9 };
         let call = |operation| Message::call(1, principal, 5, operation);
+        let (staged, inline) = (ArenaRange::staged(Some(4), 3), Payload::inline(b"few").expect("few bytes"));
         let all = [
             Message::Welcome { staging: window },
-            Message::Lookup { step: 1, principal, name },
             Message::Describe { step: 1, principal, segment },
-            Message::Allocate { step: 1, principal, spec: Spec::new(9), name },
             Message::Found { step: 1, info, window },
-            Message::Put {
-                step: 1,
-                principal,
-                segment,
-                offset: 2,
-                length: 3,
-                staged: 4,
-                ranges: 0,
-                conditions,
-                timeout_us: 5,
-            },
+            call(Operation::Put { segment, offset: 2, from: Payload::Arena(staged), conditions }),
+            call(Operation::Put { segment, offset: 2, from: inline, conditions: PutConditions::default() }),
             call(Operation::Atomic { segment, offset: 8, change: AtomicOp::Add(3), token }),
             call(Operation::Await { segment, offset: 7, above: Version(3) }),
             call(Operation::Lock { segment, lock_request }),
@@ -372,20 +319,9 @@ mod tests {
             call(Operation::Break { segment }),
             call(Operation::Cancel { segment, request: RequestId(1) }),
             Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 3 },
-            Message::Get {
-                step: 1,
-                principal,
-                segment,
-                offset: 2,
-                length: 3,
-                ranges: 0,
-                options,
-                token,
-                timeout_us: 4,
-            },
+            call(Operation::Get { segment, offset: 2, into: staged, inline: false, options }),
             Message::Got { step: 1, version, timestamp, length: 3, staged: 4, number: 5 },
             Message::Taken { number: 6 },
-            Message::List { step: 1, principal },
             Message::Listed { step: 1, more: true },
             Message::Changed { info },
             Message::Changed { info: in_a_file },
@@ -439,45 +375,74 @@ mod tests {
             assert_eq!(Message::decode(&bytes), Ok((message, CLOCK, &[][..])));
             for cut in 0..bytes.len() {
                 let short = Message::decode(&bytes[..cut]);
-                let named =
-                    matches!(message, Message::Lookup { .. } | Message::Allocate { .. } | Message::Offer { .. });
-                assert!(short.is_err() || named);
+                assert!(short.is_err() || matches!(message, Message::Offer { .. }));
             }
         }
-        let (length, staged) = (Message::PUT_BYTES_MAX as u32, Message::NOT_STAGED);
-        let put = Message::Put {
-            step: 1,
-            principal,
-            segment,
-            offset: 2,
-            length,
-            staged,
-            ranges: 0,
-            conditions,
-            timeout_us: 1,
+    }
+
+    #[test]
+    fn call_has_the_tail_that_its_operation_names() {
+        // If this broke, a home would commit bytes that nobody sent, or read them outside of staging memory.
+        let (principal, segment) = (Principal { uid: 1, gid: 2 }, SegmentId::new(NodeId(1), 2, 3));
+        let accepts = |operation, tail: &[u8]| {
+            let call = Message::call(1, principal, 5, operation);
+            let bytes = call.encode(CLOCK, tail);
+            let decoded = Message::decode(&bytes);
+            assert!(decoded.is_err() || decoded == Ok((call, CLOCK, tail)), "{operation:?}");
+            decoded.is_ok()
         };
         let tail = [7; Message::PUT_BYTES_MAX];
-        assert_eq!(Message::decode(&put.encode(CLOCK, &tail)), Ok((put, CLOCK, &tail[..])));
-        assert_eq!(Message::decode(&put.encode(CLOCK, &tail[1..])), Err(Failure::Malformed));
-        let change =
-            EntryChange { kind: EntryChangeKind::Replace, key_bytes: 1024, value_bytes: 65_536, expected: u64::MAX };
-        let with_entry = |entry, ranges, staged| {
-            let conditions = PutConditions { entry, version: None, ..conditions };
-            Message::Put { step: 1, principal, segment, offset: 2, length, staged, ranges, conditions, timeout_us: 1 }
+        let (slot, end) = (ARENA_SLOT_BYTES as u32, STAGING_BYTES as u64);
+        let put = |at, bytes, conditions| {
+            let from = Payload::Arena(ArenaRange::staged(at, bytes));
+            Operation::Put { segment, offset: 2, from, conditions }
         };
-        let entry_put = with_entry(Some(change), 0, staged);
-        assert_eq!(Message::decode(&entry_put.encode(CLOCK, &tail)), Ok((entry_put, CLOCK, &tail[..])));
-        let mut wrong = entry_put.encode(CLOCK, &tail);
-        let kind_at = wrong.len() - tail.len() - 11;
-        assert_eq!(wrong[kind_at], EntryChangeKind::Replace as u8);
-        wrong[kind_at] = EntryChangeKind::Remove as u8;
-        assert_eq!(Message::decode(&wrong), Err(Failure::Malformed), "a digest without need");
-        wrong[kind_at] = 6;
-        assert_eq!(Message::decode(&wrong), Err(Failure::Malformed));
+        let (plain, most) = (PutConditions::default(), Message::PUT_BYTES_MAX as u32);
+        assert!(accepts(put(None, most, plain), &tail) && !accepts(put(None, most, plain), &tail[1..]));
+        assert!(accepts(put(None, 0, plain), &[]) && !accepts(put(None, 0, plain), &[1]));
+        assert!(accepts(put(Some(end - 9), 9, plain), &[]) && !accepts(put(Some(end - 9), 9, plain), &[1]));
+        assert!(
+            !accepts(put(Some(end - 8), 9, plain), &[]) && !accepts(put(Some(u64::from(u32::MAX) - 1), 1, plain), &[])
+        );
+        let kind = EntryChangeKind::Replace;
+        let change = EntryChange { kind, key_bytes: 1024, value_bytes: 65_536, expected: u64::MAX };
+        let entry = PutConditions { entry: Some(change), ..PutConditions::default() };
+        assert!(accepts(put(None, most, entry), &tail));
         let table = [0; Ranges::ENTRY_BYTES];
-        assert!(Message::decode(&with_entry(None, 1, 4).encode(CLOCK, &table)).is_ok());
-        let several = with_entry(Some(change), 1, 4).encode(CLOCK, &table);
-        assert_eq!(Message::decode(&several), Err(Failure::Malformed), "an entry is one range");
+        let many = |at, bytes| {
+            let list = ArenaRange::staged(at, slot + bytes);
+            Operation::PutMany { segment, list, ranges: 1, conditions: plain }
+        };
+        assert!(accepts(many(Some(end - 9), 9), &table) && !accepts(many(Some(end - 8), 9), &table));
+        assert!(!accepts(many(Some(4), 9), &[]) && !accepts(many(None, 9), &table));
+        let list = ArenaRange { slot: 0, bytes: slot + 9 };
+        let gets = Operation::GetMany { segment, list, ranges: 1, options: ReadOptions::default() };
+        assert!(accepts(gets, &table) && !accepts(gets, &table[1..]) && !accepts(gets, &[]));
+        let text = ArenaRange { slot: 0, bytes: 3 };
+        for named in [
+            Operation::Open { name: text },
+            Operation::Allocate { spec_and_name: text },
+            Operation::List { node: NodeId(1), text },
+        ] {
+            assert!(accepts(named, b"abc") && !accepts(named, b"ab") && !accepts(named, b"abcd"));
+        }
+    }
+
+    #[test]
+    fn tail_that_no_buffer_holds_is_refused() {
+        // If this broke, another node could end the daemon with a few bytes more than a put has in its message.
+        let (segment, staged, number) = (SegmentId::new(NodeId(1), 2, 3), Message::NOT_STAGED, 0);
+        let (version, timestamp) = (Version(1), Timestamp(2));
+        let most = Message::PUT_BYTES_MAX as u32;
+        for length in [most, most + 1, most + 24] {
+            let tail = vec![7; length as usize];
+            for message in [
+                Message::Got { step: 1, version, timestamp, length, staged, number },
+                Message::Piece { segment, epoch: 1, offset: 2, length, staged, number },
+            ] {
+                assert_eq!(Message::decode(&message.encode(CLOCK, &tail)).is_ok(), length == most, "{message:?}");
+            }
+        }
     }
 
     #[test]

@@ -64,18 +64,9 @@ impl EntryChange {
     /// Decodes a word and the digest, and checks the sizes. Only [`EntryChangeKind::Replace`] has a digest.
     pub fn from_words(word: u64, expected: u64) -> Result<Self, Failure> {
         let kind = u8::try_from(word >> 48).map_err(|_| Failure::Malformed)?;
-        Self::from_parts((kind, (word >> 32) as u16, word as u32), expected)
-    }
-
-    /// Returns the code of the kind, and the sizes.
-    pub(crate) const fn to_parts(self) -> (u8, u16, u32) {
-        (self.kind as u8, self.key_bytes, self.value_bytes)
-    }
-
-    /// Makes a change of those parts, and checks the sizes.
-    pub(crate) fn from_parts((kind, key_bytes, value_bytes): (u8, u16, u32), expected: u64) -> Result<Self, Failure> {
-        let change = Self { kind: EntryChangeKind::from_code(kind)?, key_bytes, value_bytes, expected };
-        if expected != 0 && change.kind != EntryChangeKind::Replace {
+        let (kind, key_bytes, value_bytes) = (EntryChangeKind::from_code(kind)?, (word >> 32) as u16, word as u32);
+        let change = Self { kind, key_bytes, value_bytes, expected };
+        if expected != 0 && kind != EntryChangeKind::Replace {
             return Err(Failure::Malformed);
         }
         change.layout().map(|_| change)

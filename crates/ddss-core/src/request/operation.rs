@@ -5,21 +5,46 @@ use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_M
 use crate::model::coherence::Model;
 use crate::model::segment::PermissionUpdate;
 use crate::request::entry_change::EntryChange;
+use crate::request::ranges::Ranges;
 use crate::request::row_list::RowList;
 use crate::{NodeId, RequestId, SegmentId, Version};
 
-/// Range of the requesting client's arena. The daemon checks it against the arena's size.
+/// Range of the requester's memory: of a client its arena, of a peer the staging memory that this node keeps for it. The
+/// daemon checks it against the size of that memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArenaRange {
-    /// First slot.
+    /// First slot of the arena, or offset in staging memory.
     pub slot: u32,
-    /// Bytes from the start of that slot.
+    /// Bytes from there on.
     pub bytes: u32,
 }
 
 impl ArenaRange {
     /// Placeholder that [`Operation::set_range`] replaces.
     pub const NOWHERE: Self = Self { slot: 0, bytes: 0 };
+
+    /// Returns the range of the bytes of a vectored call, whose table is in the first slot.
+    pub const fn behind_table(&self, bytes: u32) -> Self {
+        Self { slot: self.slot.saturating_add(1), bytes }
+    }
+
+    /// Place of bytes that are in the message itself.
+    const IN_MESSAGE: u32 = u32::MAX;
+
+    /// Makes a range of staging memory that begins at an offset, or of bytes in the message itself.
+    pub const fn staged(at: Option<u64>, bytes: u32) -> Self {
+        Self { slot: if let Some(at) = at { at as u32 } else { Self::IN_MESSAGE }, bytes }
+    }
+
+    /// Returns the offset in staging memory; `None` for bytes in the message itself.
+    pub fn staged_at(&self) -> Option<u64> {
+        (!self.is_in_message()).then_some(self.slot.into())
+    }
+
+    /// Returns true if the bytes are in the message itself.
+    pub const fn is_in_message(&self) -> bool {
+        self.slot == Self::IN_MESSAGE
+    }
 
     /// Returns the offset of the first byte in the arena.
     pub const fn offset(&self) -> u64 {
@@ -269,6 +294,19 @@ impl Operation {
             | Operation::List { text: place, .. }
             | Operation::Stat { page: place, .. } => *place = range,
             _ => {}
+        }
+    }
+
+    /// Returns the number of bytes of the operation's text: a specification, a name, a query, a table of ranges.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Operation::Allocate { spec_and_name: range }
+            | Operation::Open { name: range }
+            | Operation::List { text: range, .. } => range.bytes as usize,
+            Operation::GetMany { ranges, .. } | Operation::PutMany { ranges, .. } => {
+                usize::from(*ranges) * Ranges::ENTRY_BYTES
+            }
+            _ => 0,
         }
     }
 

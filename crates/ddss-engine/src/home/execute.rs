@@ -1,17 +1,39 @@
-//! Execution of an operation on a segment at home here. Clients of this node and peers come through the same function: where
-//! the bytes come from and go to follows from the requester.
+//! Execution of an operation at its home. Clients of this node and peers come through the same function: where the bytes come
+//! from and go to follows from the requester.
 
+use crate::action::{CommitSource, RangeSet};
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::requester::{Caller, Requester};
-use crate::state::lock_queue::{PendingOp, Waiter, Watcher};
-use ddss_core::{ArenaRange, Failure, Operation, Outcome, SegmentId};
+use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
+use crate::state::memory::uploads::UploadOwner;
+use crate::uploads::at_home::Uploader;
+use ddss_core::{
+    Access, ArenaRange, Failure, ListQuery, Message, Name, Operation, Outcome, Part, Payload, PutConditions,
+    ReadOptions, SegmentId, Spec, UploadId,
+};
 
 impl Home<'_> {
     /// Executes an operation, or queues it. An error is the answer.
     pub(crate) fn execute(&mut self, now: Now, caller: &Caller, operation: &Operation) -> Result<(), Failure> {
-        let Caller { requester, principal, deadline_us } = *caller;
+        let Caller { requester, principal, deadline_us, .. } = *caller;
         match *operation {
+            Operation::Get { segment, offset, into, inline, options } => {
+                let sink = if inline { Destination::Inline } else { Destination::Arena(into) };
+                self.get(now, caller, segment, (RangeSet::One { offset, bytes: into.bytes }, sink), options)
+            }
+            Operation::GetMany { segment, list, ranges, options } => {
+                let (parts, data) = self.read_table(caller, list, ranges)?;
+                self.get(now, caller, segment, (parts, Destination::Arena(data)), options)
+            }
+            Operation::Put { segment, offset, ref from, conditions } => {
+                let parts = RangeSet::One { offset, bytes: from.length() };
+                self.put(now, caller, segment, (parts, from), conditions)
+            }
+            Operation::PutMany { segment, list, ranges, conditions } => {
+                let (parts, data) = self.read_table(caller, list, ranges)?;
+                self.put(now, caller, segment, (parts, &Payload::Arena(data)), conditions)
+            }
             Operation::Atomic { segment, offset, change, token } => {
                 self.submit(now, caller, segment, PendingOp::Atomic { offset, change, token })
             }
@@ -22,39 +44,150 @@ impl Home<'_> {
                 let watcher = Watcher { requester, row: 0, above, deadline_us };
                 self.await_at_home(now, segment, principal, offset, watcher)
             }
+            _ => self.execute_seldom(now, caller, operation),
+        }
+    }
+
+    /// Executes an operation that waits for no other caller.
+    #[inline(never)]
+    fn execute_seldom(&mut self, now: Now, caller: &Caller, operation: &Operation) -> Result<(), Failure> {
+        let Caller { requester, principal, text, .. } = *caller;
+        match *operation {
             Operation::Unlock { segment, token } => {
                 let fields = self.unlock_at_home(now, segment, token, requester.owner())?;
                 self.output.answer(requester, Outcome::Done, fields);
-                Ok(())
             }
             Operation::Renew { segment, token, lease_us } => {
                 let fields = self.renew_at_home(now, segment, token, requester.owner(), lease_us)?;
                 self.output.answer(requester, Outcome::Done, fields);
-                Ok(())
             }
-            Operation::Stat { segment, page } => {
-                let bytes = self.page_of_one(now, segment, principal)?;
-                self.deliver_page(requester, page, &bytes, false);
-                Ok(())
+            Operation::Allocate { .. } => {
+                let (spec, name) = decode_new(text)?;
+                self.create_named(now, requester, principal, name, spec, caller.timeout_us)?;
+            }
+            Operation::Open { .. } => self.open(caller, &Name::from_bytes(text)?)?,
+            Operation::List { text: into, .. } => {
+                let (page, more) = self.page(now, principal, &ListQuery::decode(text)?);
+                self.deliver_page(requester, into, &page, more);
+            }
+            Operation::Stat { segment, page: into } => {
+                let page = self.page_of_one(now, segment, principal)?;
+                self.deliver_page(requester, into, &page, false);
             }
             Operation::Permit { segment, update } => {
-                self.update_permissions_at_home(now, principal, segment, update, requester)
+                self.update_permissions_at_home(now, principal, segment, update, requester)?;
             }
-            Operation::Break { segment } => self.break_at_home(now, principal, segment, requester),
-            Operation::Release { segment } => self.release_named(now, requester, principal, segment),
+            Operation::Break { segment } => self.break_at_home(now, principal, segment, requester)?,
+            Operation::Release { segment } => self.release_named(now, requester, principal, segment)?,
+            // The cancelled request has its own answer, and the cancel of a peer none.
             Operation::Cancel { segment, request } => {
-                // The cancelled request has its own answer, and the cancel of a peer none.
                 self.cancel_at_home(now, segment, requester.of_request(request));
-                Ok(())
             }
-            _ => Err(Failure::Unsupported),
+            Operation::UploadPart { segment, part, from } => self.upload_part(now, caller, segment, part, from)?,
+            Operation::CommitUpload { segment, offset, upload, conditions } => {
+                self.commit_upload(now, &uploader(caller)?, segment, (offset, upload), conditions)?;
+            }
+            Operation::DropUpload { upload, .. } => {
+                if upload != UploadId(0) {
+                    let owner = UploadOwner { node: self.node, client: uploader(caller)?.client };
+                    self.drop_upload(owner, upload);
+                }
+                self.output.answer(requester, Outcome::Done, Default::default());
+            }
+            _ => return Err(Failure::Unsupported),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get(
+        &mut self,
+        now: Now,
+        caller: &Caller,
+        id: SegmentId,
+        (parts, sink): (RangeSet, Destination),
+        options: ReadOptions,
+    ) -> Result<(), Failure> {
+        let sink = if let Requester::Client(..) = caller.requester { sink } else { Destination::Peer };
+        let lock_dependency = self.lock_dependency_of_get(id, &options);
+        let lock_dependency = lock_dependency.inspect_err(|_| self.output.free_table(&parts))?;
+        let get = Get { parts, sink, lock_dependency, version: options.version, token: caller.lock };
+        self.submit(now, caller, id, PendingOp::Get(get))
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        now: Now,
+        caller: &Caller,
+        id: SegmentId,
+        (parts, from): (RangeSet, &Payload),
+        conditions: PutConditions,
+    ) -> Result<(), Failure> {
+        let source = self.source_of_put(caller, from);
+        self.submit(now, caller, id, PendingOp::Put { parts, source, conditions })
+    }
+
+    /// Returns the source of the bytes of a put. Bytes of a message go into a buffer, since the put may have to wait.
+    #[inline]
+    fn source_of_put(&mut self, caller: &Caller, from: &Payload) -> CommitSource {
+        match (caller.requester, from) {
+            (Requester::Client(channel, _), _) => CommitSource::Client(channel.client, *from),
+            (Requester::Peer(..), Payload::Inline { bytes, length }) => {
+                CommitSource::Buffer(self.output.store(&bytes[..usize::from(*length)]))
+            }
+            (Requester::Peer(node, _), Payload::Arena(range)) => {
+                self.source_of(node, range.staged_at().unwrap_or(Message::NOT_STAGED), caller.text)
+            }
         }
     }
 
-    /// Executes an operation that may have to wait behind a lock.
+    /// Reads the table of a vectored call, and returns its ranges and the place of its bytes: behind the table in the arena of
+    /// a client. The table of a peer is in the message.
+    fn read_table(&mut self, caller: &Caller, list: ArenaRange, ranges: u8) -> Result<(RangeSet, ArenaRange), Failure> {
+        let parts = self.output.read_table(list, ranges, caller.text)?;
+        let bytes = parts.bytes();
+        let data = match caller.requester {
+            Requester::Client(..) => list.behind_table(bytes),
+            Requester::Peer(..) => ArenaRange { bytes, ..list },
+        };
+        Ok((parts, data))
+    }
+
+    /// Submits an operation that may have to wait behind a lock. On error its buffers are free.
+    #[inline]
     fn submit(&mut self, now: Now, caller: &Caller, id: SegmentId, op: PendingOp) -> Result<(), Failure> {
-        let Caller { requester, principal, deadline_us } = *caller;
-        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
+        let Caller { requester, principal, deadline_us, .. } = *caller;
+        let submitted = self.submit_op(now, id, Waiter { requester, principal, op, deadline_us });
+        submitted.inspect_err(|_| self.free_op_buffers(&op))
+    }
+
+    /// Opens a segment of that name at home here.
+    fn open(&mut self, caller: &Caller, name: &Name) -> Result<(), Failure> {
+        let id = self.segments.by_name(name).ok_or(Failure::NotFound)?;
+        match caller.requester {
+            Requester::Peer(node, step) => self.describe_segment(node, step, caller.principal, id),
+            Requester::Client(channel, request) => {
+                let segment = self.segments.get(id)?;
+                segment.permissions.allow(caller.principal, Access::Read)?;
+                let opened = self.segments.opened(&segment.info(id));
+                self.output.finish_opened(channel, request, &opened);
+                Ok(())
+            }
+        }
+    }
+
+    fn upload_part(
+        &mut self,
+        now: Now,
+        caller: &Caller,
+        id: SegmentId,
+        part: Part,
+        from: ArenaRange,
+    ) -> Result<(), Failure> {
+        let uploader = uploader(caller)?;
+        let source = CommitSource::Client(uploader.client, Payload::Arena(from));
+        self.store_part(now, &uploader, id, part, (source, from.bytes))
     }
 
     /// Delivers a page of listings: into a client's arena, or in a message.
@@ -66,4 +199,19 @@ impl Home<'_> {
             Requester::Peer(node, step) => self.send_page(node, step, page, more),
         }
     }
+}
+
+/// Decodes the text of an allocation.
+pub(crate) fn decode_new(text: &[u8]) -> Result<(Spec, Name), Failure> {
+    let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
+    let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
+    spec.check().map_err(|refused| refused.failure)?;
+    Ok((spec, name))
+}
+
+/// Returns the requester of an operation on an upload. A peer names its client, in messages of their own.
+fn uploader(caller: &Caller) -> Result<Uploader, Failure> {
+    let Caller { requester, principal, deadline_us, .. } = *caller;
+    let Requester::Client(channel, _) = requester else { return Err(Failure::Unsupported) };
+    Ok(Uploader { requester, principal, client: channel.client, deadline_us })
 }

@@ -6,7 +6,7 @@ use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
 use crate::replication::forward::SegmentChange;
-use crate::requester::{LocalCaller, ReplyFields, Requester};
+use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::state::pending::PendingAtomic;
 use crate::state::replication::RowCommit;
@@ -29,17 +29,6 @@ impl Home<'_> {
             LockDependency::Any if planted!(self.segments, ReadTogether) => Ok(LockDependency::Exclusive),
             lock_dependency => Ok(lock_dependency),
         }
-    }
-
-    pub(crate) fn submit_client_op(
-        &mut self,
-        now: Now,
-        caller: &LocalCaller,
-        id: SegmentId,
-        op: PendingOp,
-    ) -> Result<(), Failure> {
-        let (requester, principal, deadline_us) = (caller.requester(), caller.principal, caller.deadline_us);
-        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
     }
 
     /// Executes an operation, or queues it behind the lock. An error is the answer.

@@ -1,6 +1,6 @@
 //! Segment metadata and permissions: lists, segment info, permission changes and the moves that they cause.
 
-use crate::action::{Action, MessageBody};
+use crate::action::Action;
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::requester::{LockOwner, ReplyFields, Requester};
@@ -69,12 +69,6 @@ impl Home<'_> {
         (page, false)
     }
 
-    /// Lists for a peer.
-    pub(crate) fn list_at_home(&mut self, now: Now, node: NodeId, step: u64, principal: Principal, query: &ListQuery) {
-        let (page, more) = self.page(now, principal, query);
-        self.send_page(node, step, &page, more);
-    }
-
     pub(crate) fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<PageBytes, Failure> {
         self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
@@ -88,13 +82,7 @@ impl Home<'_> {
     }
 
     pub(crate) fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
-        let buffer = self.output.store(page);
-        self.output.push(Action::Send {
-            node,
-            message: Message::Listed { step, more },
-            tail: MessageBody::Buffer(buffer),
-        });
-        self.output.free_buffer(buffer);
+        self.output.send_with(node, Message::Listed { step, more }, page);
     }
 
     /// Changes the permissions of a segment at home here, if `principal` may. If the set of readers changes, the segment

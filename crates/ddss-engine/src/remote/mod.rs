@@ -1,8 +1,10 @@
-//! Operations on segments whose home is another node. `handler.rs` names the state that they borrow. Gets are one-sided
-//! reads (`remote_get.rs`, several rows `row_gets.rs`), executed by the home (`served_get.rs`) or answered from `read_cache.rs`; all other operations
-//! are messages (`remote_ops.rs`). `remote_locks.rs` and `name_lookup.rs` use what this node knows of locks and names
+//! Operations on segments whose home is another node (`call.rs`). `handler.rs` names the state that they borrow. Gets are
+//! one-sided reads (`remote_get.rs`, several rows `row_gets.rs`), executed by the home (`served_get.rs`) or answered from
+//! `read_cache.rs`; all other operations are calls and their answers (`remote_ops.rs`). `remote_locks.rs` and `name_lookup.rs`
+//! use what this node knows of locks and names
 //! elsewhere; `cancel.rs` ends calls that their caller gave up.
 
+pub(crate) mod call;
 pub(crate) mod cancel;
 pub(crate) mod handler;
 pub(crate) mod name_lookup;

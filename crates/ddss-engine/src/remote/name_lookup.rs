@@ -8,7 +8,7 @@ use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::requester::LocalCaller;
 use crate::state::pending::{AskedPeers, Continuation, NameLookup, WaitState};
-use ddss_core::{Access, Failure, Message, Name, NodeId, Outcome, Placement};
+use ddss_core::{Access, Failure, Name, NodeId, Outcome, Placement};
 
 impl Remote<'_> {
     /// Looks up a name that is not at home here, or asks its home to create the segment.
@@ -42,7 +42,7 @@ impl Remote<'_> {
         if reachable {
             lookup.asked.add(home);
             let name = lookup.name;
-            return self.output.send(home, Message::Lookup { step: step.to_bits(), principal, name });
+            return self.send_lookup(home, step, principal, &name);
         }
         self.lookups.remove(&step);
         self.operations.remove(step);

@@ -12,10 +12,11 @@ use crate::state::peers::{Peer, RemoteSegment};
 use crate::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
 use crate::state::remote_locks::RemoteLock;
 use crate::state::segments::check_range;
-use ddss_core::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX};
+use arrayvec::ArrayVec;
+use ddss_core::limits::{ARENA_SLOT_BYTES, HISTORY_MAX, SEGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 use ddss_core::{
-    Access, ArenaRange, Failure, Limit, ListPage, ListQuery, LockRequest, LockToken, Message, Name, NodeId, Operation,
-    Outcome, Payload, Placement, PutConditions, RemoteWindow, SegmentId, SegmentInfo,
+    Access, ArenaRange, Failure, Limit, ListPage, LockToken, Message, Name, NodeId, Operation, Outcome, Payload,
+    Placement, Principal, PutConditions, RemoteWindow, SegmentId, SegmentInfo,
 };
 
 impl Pending {
@@ -34,7 +35,7 @@ impl Pending {
 }
 
 impl Remote<'_> {
-    /// Looks up a name: here, else at every connected peer. Returns the segment to create here.
+    /// Looks up a name that is not at home here, at every connected peer. Returns the segment to create here.
     pub(crate) fn look_up(
         &mut self,
         caller: LocalCaller,
@@ -42,16 +43,6 @@ impl Remote<'_> {
         then: Continuation,
     ) -> Result<Option<NewSegment>, Failure> {
         self.segments.admits(&name)?;
-        if let Some(id) = self.segments.by_name(&name) {
-            let segment = self.segments.get(id)?;
-            if matches!(then, Continuation::Allocate(_)) {
-                return Err(Failure::AlreadyExists);
-            }
-            segment.permissions.allow(caller.principal, Access::Read)?;
-            let info = segment.info(id);
-            self.output.finish_opened(caller.channel, caller.request, &self.segments.opened(&info));
-            return Ok(None);
-        }
         if matches!(then, Continuation::Allocate(_)) && self.segments.has_name(&name, self.replicas) {
             return Err(Failure::AlreadyExists);
         }
@@ -66,7 +57,7 @@ impl Remote<'_> {
         let step = self.begin(&caller, WaitState::Lookup)?;
         self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
-            self.output.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
+            self.send_lookup(node, step, caller.principal, &name);
         }
         Ok(if asked.is_empty() { self.end_failed_lookup(step) } else { None })
     }
@@ -104,14 +95,23 @@ impl Remote<'_> {
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
         let step = self.begin(caller, WaitState::Allocate { home })?;
-        self.output.send(home, Message::Allocate { step: step.to_bits(), principal: caller.principal, spec, name });
+        let text: ArrayVec<u8, TEXT_BYTES_MAX> = spec.encode().into_iter().chain(name.as_str().bytes()).collect();
+        let operation = Operation::Allocate { spec_and_name: text_range(&text) };
+        self.output.send_with(home, caller.call(step, operation), &text);
         Ok(())
+    }
+
+    /// Asks a peer whether a segment of that name is at home there.
+    pub(crate) fn send_lookup(&mut self, node: NodeId, step: StepId, principal: Principal, name: &Name) {
+        let text = name.as_str().as_bytes();
+        let message = Message::call(step.to_bits(), principal, 0, Operation::Open { name: text_range(text) });
+        self.output.send_with(node, message, text);
     }
 
     /// Puts bytes into a remote segment. On error the caller still owns the range table.
     pub(crate) fn put_remote(
         &mut self,
-        caller: LocalCaller,
+        caller: &LocalCaller,
         segment: SegmentId,
         parts: RangeSet,
         from: Payload,
@@ -128,25 +128,36 @@ impl Remote<'_> {
             }
             let depends_on_lock =
                 conditions.token.is_none() && info.model.put_waits_for_lock(conditions.requested_model);
-            self.check_own_lock(&caller, segment, depends_on_lock, self.output.first_offset(&parts))?;
+            self.check_own_lock(caller, segment, depends_on_lock, self.output.first_offset(&parts))?;
         }
         let (client, length) = (caller.channel.client, from.length());
-        let (offset, ranges, table) = match parts {
-            RangeSet::One { offset, .. } => (offset, 0, None),
-            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, Some(table)),
+        let (ranges, table) = match parts {
+            RangeSet::One { .. } => (0, None),
+            RangeSet::Many { table, .. } => (self.output.ranges_of(&parts).len() as u8, Some(table)),
         };
-        let (principal, timeout_us) = (caller.principal, caller.timeout_us);
-        let put = |step: StepId, staged| {
-            let step = step.to_bits();
-            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us }
+        let put = |step: StepId, at: Option<u64>| {
+            let operation = match (parts, from) {
+                (RangeSet::Many { bytes, .. }, _) => {
+                    let list = ArenaRange::staged(at, ARENA_SLOT_BYTES as u32 + bytes);
+                    Operation::PutMany { segment, list, ranges, conditions }
+                }
+                (RangeSet::One { offset, .. }, Payload::Inline { .. }) => {
+                    Operation::Put { segment, offset, from, conditions }
+                }
+                (RangeSet::One { offset, .. }, Payload::Arena(_)) => {
+                    let from = Payload::Arena(ArenaRange::staged(at, length));
+                    Operation::Put { segment, offset, from, conditions }
+                }
+            };
+            caller.call(step, operation)
         };
         match from {
             Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX || table.is_some() => {
                 let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
                 let ticket = peer.staging.take(length).ok_or(Failure::Busy(Limit::Staging))?;
-                let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
+                let begun = self.begin(caller, WaitState::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
-                let message = put(step, ticket.at);
+                let message = put(step, Some(ticket.at));
                 self.output.push(Action::Stage {
                     node: home,
                     step,
@@ -161,9 +172,12 @@ impl Remote<'_> {
                 }
             }
             _ => {
-                let step = self.begin(&caller, WaitState::Put { segment, ticket: None })?;
-                let message = put(step, Message::NOT_STAGED);
-                self.output.push(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
+                let step = self.begin(caller, WaitState::Put { segment, ticket: None })?;
+                let tail = match from {
+                    Payload::Inline { .. } => MessageBody::None,
+                    Payload::Arena(_) => MessageBody::Client(client, from),
+                };
+                self.output.push(Action::Send { node: home, message: put(step, None), tail });
             }
         }
         Ok(())
@@ -303,13 +317,11 @@ impl Remote<'_> {
         caller: &LocalCaller,
         node: NodeId,
         into: ArenaRange,
-        query: &ListQuery,
+        query: &[u8],
     ) -> Result<(), Failure> {
-        let step = self.begin(caller, WaitState::Page { node, into, list: true })?.to_bits();
-        let buffer = self.output.store(&query.encode());
-        let message = Message::List { step, principal: caller.principal };
-        self.output.push(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
-        self.output.free_buffer(buffer);
+        let step = self.begin(caller, WaitState::Page { node, into, list: true })?;
+        let operation = Operation::List { node, text: text_range(query) };
+        self.output.send_with(node, caller.call(step, operation), query);
         Ok(())
     }
 
@@ -445,52 +457,6 @@ impl Remote<'_> {
         None
     }
 
-    /// Asks the home to execute an operation without bytes.
-    pub(crate) fn call(
-        &mut self,
-        caller: &LocalCaller,
-        segment: SegmentId,
-        operation: &Operation,
-    ) -> Result<(), Failure> {
-        let home = self.reachable_home(segment)?;
-        let wait = self.check_call(caller, home, operation)?;
-        let step = self.begin(caller, wait)?;
-        if let WaitState::Renew { segment, token, lease_us } = wait {
-            // The record here outlives the lease at the home, whenever the message arrives within the deadline.
-            let until_us = caller.deadline_us.saturating_add(lease_us.into());
-            self.remote_locks.extend(segment, token, until_us);
-        }
-        self.output.send(home, caller.call(step, *operation));
-        Ok(())
-    }
-
-    /// Checks what this node can check of a call, and returns what the call waits for.
-    fn check_call(&mut self, caller: &LocalCaller, home: NodeId, operation: &Operation) -> Result<WaitState, Failure> {
-        let client = caller.channel.client;
-        Ok(match *operation {
-            Operation::Atomic { segment, offset, token, .. } => {
-                self.check_own_lock(caller, segment, token.is_none(), offset)?;
-                WaitState::Answer { segment }
-            }
-            Operation::Permit { segment, .. } | Operation::Break { segment } => WaitState::Answer { segment },
-            Operation::Await { segment, above, .. } => WaitState::Version { segment, above },
-            Operation::Lock { .. } if self.remote_locks.is_full() => return Err(Failure::Busy(Limit::RemoteLocks)),
-            Operation::Lock { segment, lock_request: LockRequest { lease_us, row_offset, .. } } => {
-                WaitState::Lock { segment, lease_us, row_offset }
-            }
-            Operation::Unlock { segment, token } | Operation::Renew { segment, token, .. }
-                if !self.remote_locks.contains(client, segment, token) =>
-            {
-                return Err(Failure::LockLost);
-            }
-            Operation::Unlock { segment, token } => WaitState::Unlock { segment, token },
-            Operation::Renew { segment, token, lease_us } => WaitState::Renew { segment, token, lease_us },
-            Operation::Stat { page, .. } => WaitState::Page { node: home, into: page, list: false },
-            Operation::Release { .. } => WaitState::Release { home },
-            _ => return Err(Failure::Unsupported),
-        })
-    }
-
     /// Records that one peer does not have the name. Returns the segment to create here.
     fn record_missing(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
         let lookup = self.lookups.get_mut(&step)?;
@@ -544,4 +510,9 @@ impl Pending {
         let Pending { channel, request, principal, deadline_us, timeout_us, .. } = *self;
         LocalCaller { channel, request, principal, deadline_us, timeout_us }
     }
+}
+
+/// Returns the range of an operation's text in a message.
+fn text_range(text: &[u8]) -> ArenaRange {
+    ArenaRange { slot: 0, bytes: text.len() as u32 }
 }

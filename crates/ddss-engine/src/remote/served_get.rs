@@ -12,8 +12,10 @@ use crate::fault_injection::planted;
 use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::state::pending::{Pending, Transfer, WaitState};
-use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Completion, Failure, Message, NodeId, Outcome, Timestamp, Version};
+use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
+use ddss_core::{
+    ArenaRange, Completion, Failure, Message, NodeId, Operation, Outcome, Request, RequestId, Timestamp, Version,
+};
 
 /// Fields of the answer to a served get.
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +37,26 @@ impl Remote<'_> {
             return self.output.finish(pending, Outcome::Failed(Failure::NodeDown));
         }
         let left = pending.deadline_us.saturating_sub(now.steady_us);
-        let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
+        // Zero would be the default.
+        let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
         if let Some(pending) = self.operations.get_mut(step) {
             (pending.wait, pending.on) = (WaitState::Home(transfer), home);
         }
-        let (offset, ranges, tail) = match parts {
-            RangeSet::One { offset, .. } => (offset, 0, MessageBody::None),
-            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
+        let (operation, tail) = match parts {
+            RangeSet::One { offset, bytes } => {
+                let into = ArenaRange { slot: 0, bytes };
+                (Operation::Get { segment, offset, into, inline: false, options }, MessageBody::None)
+            }
+            RangeSet::Many { table, bytes } => {
+                let list = ArenaRange { slot: 0, bytes: ARENA_SLOT_BYTES as u32 + bytes };
+                let ranges = self.output.ranges_of(&parts).len() as u8;
+                (Operation::GetMany { segment, list, ranges, options }, MessageBody::Buffer(table))
+            }
         };
-        let (principal, length, step) = (pending.principal, parts.bytes(), step.to_bits());
         let first = self.output.first_offset(&parts);
-        let token = self.remote_locks.token_for(pending.channel.client, segment, first);
-        let message = Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us };
+        let lock = self.remote_locks.token_for(pending.channel.client, segment, first).unwrap_or_default();
+        let request = Request { id: RequestId(step.to_bits()), timeout_us, operation, parks: false };
+        let message = Message::Call { principal: pending.principal, lock, request };
         self.output.push(Action::Send { node: home, message, tail });
     }
 

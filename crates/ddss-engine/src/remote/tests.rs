@@ -114,13 +114,13 @@ fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
     let (in_doubt, failed) = (Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::NodeDown));
     for (operation, outcome) in [(change, in_doubt), (wait, failed)] {
         let mut parts = Parts::new();
-        assert_eq!(parts.remote().call(&caller(), segment(), &operation), Ok(()));
+        assert_eq!(parts.remote().call(NOW, &caller(), segment(), &operation, &[]), Ok(()));
         assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, .. }]));
         let step = parts.only_step();
         parts.peers.disconnect(HOME);
         assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
         assert_eq!((parts.outcomes(), parts.operations.count()), (vec![outcome], 0));
-        assert_eq!(parts.remote().call(&caller(), segment(), &operation), Err(Failure::NodeDown));
+        assert_eq!(parts.remote().call(NOW, &caller(), segment(), &operation, &[]), Err(Failure::NodeDown));
         assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0), "a refused call leaves nothing");
     }
 }
@@ -130,7 +130,7 @@ fn page_of_a_node_that_went_away_says_so() {
     // If this broke, a watcher of names would take the names of a node that restarts for released.
     let mut parts = Parts::new();
     let (query, into) = (ListQuery::new("jobs/", "").unwrap(), ArenaRange { slot: 0, bytes: 0 });
-    assert_eq!(parts.remote().request_page(&caller(), HOME, into, &query), Ok(()));
+    assert_eq!(parts.remote().request_page(&caller(), HOME, into, &query.encode()), Ok(()));
     parts.actions();
     let step = parts.only_step();
     parts.peers.disconnect(HOME);
@@ -148,7 +148,7 @@ fn home_that_ends_a_wait_with_an_old_version_is_disconnected() {
     for version in [0, 2, 3] {
         let mut parts = Parts::new();
         let wait = Operation::Await { segment: segment(), offset: 72, above: Version(3) };
-        assert_eq!(parts.remote().call(&caller(), segment(), &wait), Ok(()));
+        assert_eq!(parts.remote().call(NOW, &caller(), segment(), &wait, &[]), Ok(()));
         parts.actions();
         let step = parts.only_step();
         let old = ReplyFields { version: Version(version), ..ReplyFields::default() };
@@ -161,7 +161,7 @@ fn home_that_ends_a_wait_with_an_old_version_is_disconnected() {
     }
     let mut parts = Parts::new();
     let wait = Operation::Await { segment: segment(), offset: 72, above: Version(3) };
-    assert_eq!(parts.remote().call(&caller(), segment(), &wait), Ok(()));
+    assert_eq!(parts.remote().call(NOW, &caller(), segment(), &wait, &[]), Ok(()));
     parts.actions();
     let (step, next) = (parts.only_step(), ReplyFields { version: Version(4), ..ReplyFields::default() });
     assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, next).is_none());
@@ -174,7 +174,7 @@ fn grant_for_a_client_that_is_gone_is_given_back() {
     let mut parts = Parts::new();
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
     let lock = Operation::Lock { segment: segment(), lock_request };
-    assert_eq!(parts.remote().call(&caller(), segment(), &lock), Ok(()));
+    assert_eq!(parts.remote().call(NOW, &caller(), segment(), &lock, &[]), Ok(()));
     parts.actions();
     let step = parts.only_step();
     parts.output.detach(CLIENT);

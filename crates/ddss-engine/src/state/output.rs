@@ -1,6 +1,6 @@
 //! Output of the engine: the actions for the daemon, the bytes that they name, and the clients that get replies.
 
-use crate::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
+use crate::action::{Action, Commit, MessageBody, RangeSet, Reply};
 use crate::ids::BufferId;
 use crate::requester::{LocalCaller, ReplyFields, Requester};
 use crate::state::action_queue::{ActionQueue, SetAside};
@@ -9,7 +9,7 @@ use crate::state::memory::buffer_pool::BufferPool;
 use crate::state::parked_waits::{ParkedReply, ParkedWaits};
 use crate::state::pending::Pending;
 use arrayvec::ArrayVec;
-use ddss_core::limits::{RANGES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Failure, ListPage, Message, NodeId, OpenedSegment, Outcome, Principal,
     Range, Ranges, RequestId, TableLayout, Version,
@@ -271,25 +271,21 @@ impl Output {
         if sum == bytes { Ok(self.store_table(table, sum)) } else { Err(Failure::Malformed) }
     }
 
-    /// Returns the ranges and the source of a put. Bytes of the message go into a buffer, since the put may have to
-    /// wait.
-    pub(crate) fn source_of_put(
-        &mut self,
-        node: NodeId,
-        one: (u64, u32),
-        staged: u64,
-        ranges: u8,
-        tail: &[u8],
-    ) -> Result<(RangeSet, CommitSource), Failure> {
-        let parts = self.ranges_of_message(one, ranges, if ranges == 0 { &[] } else { tail })?;
-        match staged {
-            Message::NOT_STAGED if ranges > 0 || tail.len() > Message::PUT_BYTES_MAX => {
-                self.free_table(&parts);
-                Err(Failure::Malformed)
-            }
-            Message::NOT_STAGED => Ok((parts, CommitSource::Buffer(self.store(tail)))),
-            at => Ok((parts, CommitSource::Staged { node, at })),
+    /// Reads and stores the range table of a vectored call.
+    pub(crate) fn read_table(&mut self, list: ArenaRange, ranges: u8, text: &[u8]) -> Result<RangeSet, Failure> {
+        let table = text.get(..usize::from(ranges) * Ranges::ENTRY_BYTES).ok_or(Failure::Malformed)?;
+        let sum = Ranges::decode(table)?.sum();
+        if (list.bytes as usize) < ARENA_SLOT_BYTES + sum as usize {
+            return Err(Failure::OutOfRange);
         }
+        Ok(self.store_table(table, sum))
+    }
+
+    /// Sends a message with bytes behind it.
+    pub(crate) fn send_with(&mut self, node: NodeId, message: Message, tail: &[u8]) {
+        let buffer = self.store(tail);
+        self.push(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
+        self.free_buffer(buffer);
     }
 
     /// Frees the table of a range set after the actions that are queued now.

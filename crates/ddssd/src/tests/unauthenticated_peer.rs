@@ -5,7 +5,7 @@ use crate::auth::{Channel, Initiator, Purpose};
 use crate::{AdminRequest, AdminResponse, Config, Node, PeerAddress};
 use ddss_admin::ClusterKey;
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Message, Name, NodeId, Outcome, PeerHello, Principal, RemoteWindow, Timestamp};
+use ddss_core::{ArenaRange, Message, NodeId, Operation, Outcome, PeerHello, Principal, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -186,8 +186,8 @@ impl Member {
     /// Checks that the home still answers with its next message.
     pub(crate) fn is_served(&mut self) -> bool {
         self.say(
-            &Message::Lookup { step: 7, principal: PRINCIPAL, name: Name::new("nothing").unwrap() }
-                .encode(Timestamp::default(), &[]),
+            &Message::call(7, PRINCIPAL, 0, Operation::Open { name: ArenaRange { slot: 0, bytes: 7 } })
+                .encode(Timestamp::default(), b"nothing"),
         );
         let Some(Seen::Said(plain)) = self.hear() else { return false };
         let (answer, ..) = Message::decode(&plain).unwrap();

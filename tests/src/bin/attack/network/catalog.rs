@@ -109,6 +109,8 @@ network_attacks! {
     member_requests::reuses_key_of_earlier_connection: "a key outlives its connection";
     member_requests::puts_from_beyond_its_staging_memory: "memory that is not its own is put";
     member_requests::puts_bytes_never_sent: "the same";
+    member_requests::sends_more_bytes_than_a_buffer_holds: "a message ends the daemon";
+    member_requests::requests_what_no_client_may: "a request that a node would refuse its own clients";
     member_requests::announces_invalid_staging_window: "the node writes to an invalid window";
     member_requests::sends_invalid_segment_info: "the node believes false segment metadata";
     member_requests::requests_ranges_beyond_a_segment: "an address sum wraps into bounds";

@@ -1,12 +1,12 @@
 //! Malformed frames and encrypted messages of an authenticated member. Each ends its own connection and nothing else.
 
 use super::frames::{self, frame, tagged, untagged};
-use super::member::{Member, PRINCIPAL, plain};
+use super::member::{self, Member, plain};
 use super::noise::DATA;
 use super::replay::recorded;
 use super::target::{Target, random_bytes, reset, send};
-use crate::byzantine_client::{AttackResult, context};
-use ddss_core::{Message, Name, RemoteWindow};
+use crate::byzantine_client::AttackResult;
+use ddss_core::{Message, RemoteWindow};
 
 /// Sends these bytes unsealed, and expects that the node ends the connection.
 fn is_cut_for(target: &Target, words: impl FnOnce(&Member) -> Vec<u8>) -> AttackResult {
@@ -16,27 +16,26 @@ fn is_cut_for(target: &Target, words: impl FnOnce(&Member) -> Vec<u8>) -> Attack
     member.expect_disconnect()
 }
 
-fn lookup() -> Result<Vec<u8>, String> {
-    let name = Name::new("nothing").map_err(context("a name"))?;
-    Ok(plain(&Message::Lookup { step: 7, principal: PRINCIPAL, name }, &[]))
+fn lookup() -> Vec<u8> {
+    plain(&member::lookup(7), member::ABSENT)
 }
 
 pub(super) fn sends_unencrypted_messages(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    member.say_as_it_is(&lookup()?);
+    member.say_as_it_is(&lookup());
     member.expect_disconnect()
 }
 
 pub(super) fn repeats_messages(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    let sealed = member.seal(&lookup()?)?;
+    let sealed = member.seal(&lookup())?;
     member.say_as_it_is(&sealed);
     member.say_as_it_is(&sealed);
     member.expect_disconnect()
 }
 
 pub(super) fn sends_messages_of_another_connection(target: &Target) -> AttackResult {
-    let sealed = Member::authenticate(target)?.seal(&lookup()?)?;
+    let sealed = Member::authenticate(target)?.seal(&lookup())?;
     let mut member = Member::authenticate(target)?;
     member.say_as_it_is(&sealed);
     member.expect_disconnect()
@@ -44,7 +43,7 @@ pub(super) fn sends_messages_of_another_connection(target: &Target) -> AttackRes
 
 pub(super) fn reorders_messages(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    let (_, second) = (member.seal(&lookup()?)?, member.seal(&lookup()?)?);
+    let (_, second) = (member.seal(&lookup())?, member.seal(&lookup())?);
     member.say_as_it_is(&second);
     member.expect_disconnect()
 }
@@ -73,7 +72,7 @@ pub(super) fn welcomes_twice(target: &Target) -> AttackResult {
 
 pub(super) fn sends_before_welcome(target: &Target) -> AttackResult {
     let mut member = Member::greet(target)?;
-    member.send_message(&lookup()?)?;
+    member.send_message(&lookup())?;
     member.expect_disconnect()
 }
 

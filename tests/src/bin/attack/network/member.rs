@@ -7,7 +7,7 @@ use super::unauthenticated::node_3;
 use crate::byzantine_client::{AttackResult, contains_secret, context, expect_failure};
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{
-    Message, Name, NodeId, Operation, Outcome, PeerHello, Principal, RemoteWindow, SegmentId, Spec, Timestamp,
+    ArenaRange, Message, NodeId, Operation, Outcome, PeerHello, Principal, RemoteWindow, SegmentId, Spec, Timestamp,
 };
 use snow::TransportState;
 use std::io::ErrorKind;
@@ -17,6 +17,15 @@ use std::time::{Duration, Instant};
 pub(super) const PRINCIPAL: Principal = Principal { uid: 0, gid: 0 };
 /// Bytes of a sealed message, with room.
 const SEALED_MAX: usize = 600;
+
+/// Name that no segment has.
+pub(super) const ABSENT: &[u8] = b"nothing";
+
+/// Looks that name up.
+pub(super) fn lookup(step: u64) -> Message {
+    let name = ArenaRange { slot: 0, bytes: ABSENT.len() as u32 };
+    Message::call(step, PRINCIPAL, 1_000_000, Operation::Open { name })
+}
 
 /// A message between engines as bytes, before it is sealed.
 pub(super) fn plain(message: &Message, tail: &[u8]) -> Vec<u8> {
@@ -163,11 +172,17 @@ impl Member {
     /// Creates a segment at the node, and returns its id and the window over it. The caller releases it.
     pub(super) fn make(&mut self, spec: Spec) -> Result<(SegmentId, RemoteWindow), String> {
         let name = format!("attack/{:016x}", u64::from_le_bytes(random_bytes(8).try_into().unwrap_or_default()));
-        let name = Name::new(&name).map_err(context("a name"))?;
-        match self.ask(|step| Message::Allocate { step, principal: PRINCIPAL, spec, name }, &[])? {
+        match self.allocate(&name, spec)? {
             Message::Found { info, window, .. } => Ok((info.segment, window)),
             other => Err(format!("no segment is made: {other:?}")),
         }
+    }
+
+    /// Asks the node for a segment of that name.
+    pub(super) fn allocate(&mut self, name: &str, spec: Spec) -> Result<Message, String> {
+        let text = [&spec.encode()[..], name.as_bytes()].concat();
+        let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        self.ask(|step| Message::call(step, PRINCIPAL, 1_000_000, Operation::Allocate { spec_and_name }), &text)
     }
 
     /// Releases a segment, as a correct member would.
@@ -188,8 +203,7 @@ impl Member {
 
     /// Expects that the member is still served.
     pub(super) fn ends_served(mut self) -> AttackResult {
-        let name = Name::new("nothing").map_err(context("a name"))?;
-        self.ask(|step| Message::Lookup { step, principal: PRINCIPAL, name }, &[]).map(drop)
+        self.ask(lookup, ABSENT).map(drop)
     }
 
     /// Expects that the node ends the connection, and that no read was answered.

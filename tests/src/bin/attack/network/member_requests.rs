@@ -1,12 +1,12 @@
 //! Forbidden requests and false statements of an authenticated member.
 
-use super::member::{Member, PRINCIPAL, Received, plain};
+use super::member::{ABSENT, Member, PRINCIPAL, Received, lookup, plain};
 use super::target::{Target, random_bytes};
 use crate::byzantine_client::{AttackResult, context, expect_failure};
 use crate::entry_changes::{self, WrongChange};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
 use ddss_core::{
-    ArenaRange, AtomicOp, Failure, Limit, LockRequest, LockToken, Message, Model, Name, NodeId, Operation, Outcome,
+    ArenaRange, AtomicOp, Failure, Limit, LockRequest, LockToken, Message, Model, NodeId, Operation, Outcome, Payload,
     Permissions, Principal, PutConditions, ReadOptions, RemoteWindow, SegmentId, SegmentInfo, Spec, Storage, Timestamp,
     Version,
 };
@@ -90,8 +90,7 @@ pub(super) fn reads_a_segment_that_it_released(target: &Target) -> AttackResult 
     member.send_message(&plain(&call(Operation::Release { segment })(1), &[]))?;
     // The member closes its reading side and continues.
     member.send_message(&plain(&Message::Forgotten { segment }, &[]))?;
-    let name = Name::new("nothing").map_err(context("a name"))?;
-    member.ask(|step| Message::Lookup { step, principal: PRINCIPAL, name }, &[])?;
+    member.ask(lookup, ABSENT)?;
     member.read(window.key, window.base, 64);
     member.expect_disconnect()
 }
@@ -107,14 +106,37 @@ pub(super) fn reuses_key_of_earlier_connection(target: &Target) -> AttackResult 
 
 pub(super) fn puts_from_beyond_its_staging_memory(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    member.send_message(&plain(&put(target.held, 0, 8, STAGING_BYTES as u64 - 4)(1), &[]))?;
+    member.send_message(&plain(&put(target.held, 0, 8, Some(STAGING_BYTES as u64 - 4))(1), &[]))?;
     member.expect_disconnect()
 }
 
 pub(super) fn puts_bytes_never_sent(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    member.send_message(&plain(&put(target.held, 0, 400, Message::NOT_STAGED)(1), &[7; 16]))?;
+    member.send_message(&plain(&put(target.held, 0, 400, None)(1), &[7; 16]))?;
     member.expect_disconnect()
+}
+
+pub(super) fn sends_more_bytes_than_a_buffer_holds(target: &Target) -> AttackResult {
+    let length = Message::PUT_BYTES_MAX as u32 + 1;
+    let (segment, staged, number) = (target.held, Message::NOT_STAGED, 0);
+    let piece = Message::Piece { segment, epoch: 1, offset: 0, length, staged, number };
+    let mut member = Member::authenticate(target)?;
+    member.send_message(&plain(&piece, &vec![7; length as usize]))?;
+    member.expect_disconnect()
+}
+
+pub(super) fn requests_what_no_client_may(target: &Target) -> AttackResult {
+    let (segment, change, into) = (target.held, AtomicOp::Swap(7), ArenaRange { slot: 0, bytes: u32::MAX });
+    for operation in [
+        Operation::Atomic { segment, offset: 4, change, token: None },
+        Operation::Get { segment, offset: 0, into, inline: false, options: ReadOptions::default() },
+        Operation::Renew { segment, token: LockToken(1), lease_us: 0 },
+    ] {
+        let mut member = Member::authenticate(target)?;
+        member.send_message(&plain(&call(operation)(1), &[]))?;
+        member.expect_disconnect()?;
+    }
+    Ok(())
 }
 
 pub(super) fn announces_invalid_staging_window(target: &Target) -> AttackResult {
@@ -147,35 +169,33 @@ pub(super) fn sends_invalid_segment_info(target: &Target) -> AttackResult {
     Ok(())
 }
 
-fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce(u64) -> Message {
-    let (conditions, ranges, timeout_us) = (PutConditions::default(), 0, TIMEOUT_US);
-    move |step| Message::Put {
-        step,
-        principal: PRINCIPAL,
-        segment,
-        offset,
-        length,
-        staged,
-        ranges,
-        conditions,
-        timeout_us,
-    }
+/// Puts bytes that are in the message, or staged at that offset.
+fn put(segment: SegmentId, offset: u64, length: u32, staged: Option<u64>) -> impl FnOnce(u64) -> Message {
+    conditional_put(segment, offset, ArenaRange::staged(staged, length), PutConditions::default())
+}
+
+fn conditional_put(
+    segment: SegmentId,
+    offset: u64,
+    from: ArenaRange,
+    conditions: PutConditions,
+) -> impl FnOnce(u64) -> Message {
+    call(Operation::Put { segment, offset, from: Payload::Arena(from), conditions })
 }
 
 fn get(segment: SegmentId, principal: Principal, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
-    let (options, token, ranges, timeout_us) = (ReadOptions::default(), None, 0, TIMEOUT_US);
-    move |step| Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us }
+    let (into, options) = (ArenaRange { slot: 0, bytes: length }, ReadOptions::default());
+    call_of(principal, Operation::Get { segment, offset, into, inline: false, options })
 }
 
 pub(super) fn requests_ranges_beyond_a_segment(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, _) = member.make(Spec::new(BYTES))?;
-    for (offset, length) in [(4090, 16), (u64::MAX, 1), (u64::MAX - 7, 16), (4096, 1), (4000, u32::MAX), (1 << 63, 1)] {
+    for (offset, length) in [(4090, 16), (u64::MAX, 1), (u64::MAX - 7, 16), (4096, 1), (4000, 1 << 20), (1 << 63, 1)] {
         member.is_denied(get(segment, PRINCIPAL, offset, length), &[])?;
         let short = length.min(400);
-        member.is_denied(put(segment, offset, short, Message::NOT_STAGED), &vec![7; short as usize])?;
-        member.is_denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, 0), &[])?;
-        // A node checks the alignment of its clients' words, so an unaligned one ends the connection.
+        member.is_denied(put(segment, offset, short, None), &vec![7; short as usize])?;
+        member.is_denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, Some(0)), &[])?;
         let (change, token, offset) = (AtomicOp::Swap(7), None, offset.max(4096) & !7);
         member.is_denied(call(Operation::Atomic { segment, offset, change, token }), &[])?;
     }
@@ -185,19 +205,8 @@ pub(super) fn requests_ranges_beyond_a_segment(target: &Target) -> AttackResult 
 
 fn entry_put(segment: SegmentId, wrong: &WrongChange) -> impl FnOnce(u64) -> Message {
     let conditions = PutConditions { entry: Some(wrong.change), ..PutConditions::default() };
-    let (offset, length, timeout_us) = (wrong.offset, wrong.payload.len() as u32, TIMEOUT_US);
-    let staged = Message::NOT_STAGED;
-    move |step| Message::Put {
-        step,
-        principal: PRINCIPAL,
-        segment,
-        offset,
-        length,
-        staged,
-        ranges: 0,
-        conditions,
-        timeout_us,
-    }
+    let from = ArenaRange::staged(None, wrong.payload.len() as u32);
+    conditional_put(segment, wrong.offset, from, conditions)
 }
 
 pub(super) fn changes_entries_outside_of_buckets(target: &Target) -> AttackResult {
@@ -238,19 +247,7 @@ pub(super) fn locks_what_is_no_row(target: &Target) -> AttackResult {
     // The token of one row is not valid for another row.
     let conditions = PutConditions { token: Some(LockToken(word)), ..PutConditions::default() };
     for offset in [0, 2 * ROW_BYTES, (ROWS - 1) * ROW_BYTES] {
-        let (staged, timeout_us) = (Message::NOT_STAGED, TIMEOUT_US);
-        let put = |step| Message::Put {
-            step,
-            principal: PRINCIPAL,
-            segment: table,
-            offset,
-            length: 8,
-            staged,
-            ranges: 0,
-            conditions,
-            timeout_us,
-        };
-        member.is_denied(put, &[7; 8])?;
+        member.is_denied(conditional_put(table, offset, ArenaRange::staged(None, 8), conditions), &[7; 8])?;
     }
     member.release(plain)?;
     member.release(table)?;
@@ -262,20 +259,8 @@ pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
     let (segment, token) = (target.held, LockToken(target.token));
     member.is_denied(call(Operation::Unlock { segment, token }), &[])?;
     member.is_denied(call(Operation::Renew { segment, token, lease_us: 1 }), &[])?;
-    let (conditions, staged, timeout_us) =
-        (PutConditions { token: Some(token), ..PutConditions::default() }, Message::NOT_STAGED, TIMEOUT_US);
-    let put = |step| Message::Put {
-        step,
-        principal: PRINCIPAL,
-        segment,
-        offset: 0,
-        length: 8,
-        staged,
-        ranges: 0,
-        conditions,
-        timeout_us,
-    };
-    member.is_denied(put, &[7; 8])?;
+    let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
+    member.is_denied(conditional_put(segment, 0, ArenaRange::staged(None, 8), conditions), &[7; 8])?;
     member.ends_served()
 }
 
@@ -300,7 +285,7 @@ pub(super) fn names_absent_segments(target: &Target) -> AttackResult {
         SegmentId::from_bits(u64::MAX),
     ] {
         member.is_denied(get(segment, PRINCIPAL, 0, 8), &[])?;
-        member.is_denied(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8])?;
+        member.is_denied(put(segment, 0, 8, None), &[7; 8])?;
         member.is_denied(|step| Message::Describe { step, principal: PRINCIPAL, segment }, &[])?;
         member.is_denied(call(Operation::Release { segment }), &[])?;
     }
@@ -333,7 +318,7 @@ pub(super) fn sends_far_future_timestamps(target: &Target) -> AttackResult {
     member.send_message(&plain(&ended, &[]))?;
     let (segment, _) = member.make(Spec::new(8))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    match member.ask(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8])? {
+    match member.ask(put(segment, 0, 8, None), &[7; 8])? {
         Message::Ended { outcome: Outcome::Done, timestamp, .. } => {
             expect_failure("the clock runs ahead", timestamp.micros() > now + 60_000_000)?;
         }
@@ -373,8 +358,7 @@ pub(super) fn fills_segment_memory(target: &Target) -> AttackResult {
     for turn in 0..200 {
         let name =
             format!("fill/{turn}/{}", random_bytes(4).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        let (name, spec) = (Name::new(&name).map_err(context("a name"))?, Spec::new(1 << 20));
-        match member.ask(|step| Message::Allocate { step, principal: PRINCIPAL, spec, name }, &[])? {
+        match member.allocate(&name, Spec::new(1 << 20))? {
             Message::Found { info, .. } => made.push(info.segment),
             Message::Ended { outcome, .. } => {
                 expect_failure(&format!("refused by {outcome:?}"), outcome != Outcome::Failed(Failure::NoSpace))?;
@@ -391,11 +375,10 @@ pub(super) fn fills_segment_memory(target: &Target) -> AttackResult {
 
 pub(super) fn requests_without_end(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    let name = Name::new("nothing").map_err(context("a name"))?;
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
         for step in 1..=64 {
-            member.send_message(&plain(&Message::Lookup { step, principal: PRINCIPAL, name }, &[]))?;
+            member.send_message(&plain(&lookup(step), ABSENT))?;
         }
         for _ in 0..64 {
             expect_failure("it was cut off for questions", matches!(member.receive()?, Received::Cut))?;
@@ -409,10 +392,9 @@ pub(super) fn requests_and_never_reads(target: &Target) -> AttackResult {
     // connection.
     let mut member = Member::authenticate(target)?;
     member.stream.set_write_timeout(Some(Duration::from_millis(200))).map_err(context("a socket"))?;
-    let name = Name::new("nothing").map_err(context("a name"))?;
     let end = Instant::now() + Duration::from_secs(1);
     while Instant::now() < end {
-        let sealed = member.seal(&plain(&Message::Lookup { step: 7, principal: PRINCIPAL, name }, &[]))?;
+        let sealed = member.seal(&plain(&lookup(7), ABSENT))?;
         if !member.say_as_it_is(&sealed) {
             break;
         }
