@@ -1,15 +1,15 @@
-//! Little-endian encoding of message fields, each checked on decoding.
+//! Little-endian encoding of message fields, each checked on decoding. Each type has one encoding.
 
-use crate::failure::Failure;
-use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, MESSAGE_BYTES_MAX, RANGES_MAX};
+use crate::failure::{Failure, Outcome};
+use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, MESSAGE_BYTES_MAX};
 use crate::model::coherence::Model;
 use crate::model::segment::{Name, Permissions, Principal};
-use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
+use crate::model::spec::{Spec, Storage, decode_row_bytes, encode_row_bytes};
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::peer::replica_reply::{OfferReply, ReplicaAck};
-use crate::request::operation::{LockToken, PutConditions};
+use crate::request::operation::{LockToken, Part, PutConditions, UploadId};
 use crate::request::request::Request;
-use crate::{ClientId, SegmentId, Version};
+use crate::{ClientId, SegmentId, Timestamp, Version};
 use arrayvec::ArrayVec;
 
 /// Output buffer for fields, at most `N` bytes.
@@ -33,17 +33,11 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_le_bytes())
     }
-    pub(crate) fn option(&mut self, value: Option<u64>) -> &mut Self {
+    fn option(&mut self, value: Option<u64>) -> &mut Self {
         self.u8(value.is_some().into()).u64(value.unwrap_or(0))
-    }
-    pub(crate) fn client(&mut self, client: ClientId) -> &mut Self {
-        self.u32(client.index).u32(client.generation)
     }
     pub(crate) fn identity(&mut self, principal: Principal) -> &mut Self {
         self.u32(principal.uid).u32(principal.gid)
-    }
-    pub(crate) fn window(&mut self, window: RemoteWindow) -> &mut Self {
-        self.u32(window.key).u64(window.base).u64(window.bytes)
     }
     pub(crate) fn info(&mut self, info: &SegmentInfo) -> &mut Self {
         let (kind, parameter) = info.model.to_parts();
@@ -51,12 +45,7 @@ impl<const N: usize> Writer<N> {
         self.identity(info.permissions.owner).u16(info.permissions.mode).u8(info.copies | info.storage.code() << 7);
         self.u16(encode_row_bytes(info.row_bytes))
     }
-    /// Writes a request as its ring entry, without the ring's sequence.
-    pub(crate) fn request(&mut self, request: &Request) -> &mut Self {
-        let [first, rest @ ..] = request.encode();
-        rest.iter().fold(self.u32((first >> 32) as u32), |out, &word| out.u64(word))
-    }
-    pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
+    fn model(&mut self, model: Option<Model>) -> &mut Self {
         let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
         self.u8(kind).u32(parameter)
     }
@@ -86,37 +75,16 @@ impl Reader<'_> {
     pub(crate) fn segment(&mut self) -> Result<SegmentId, Failure> {
         self.u64().map(SegmentId::from_bits)
     }
-    /// Takes the version of stored bytes. A state word has 63 bits for it, so that no put after it overflows.
-    pub(crate) fn stored_version(&mut self) -> Result<Version, Failure> {
-        let version = Version(self.u64()?);
-        if version.0 <= u64::MAX >> 1 { Ok(version) } else { Err(Failure::Malformed) }
-    }
-    pub(crate) fn client(&mut self) -> Result<ClientId, Failure> {
-        Ok(ClientId { index: self.u32()?, generation: self.u32()? })
-    }
     pub(crate) fn identity(&mut self) -> Result<Principal, Failure> {
         Ok(Principal { uid: self.u32()?, gid: self.u32()? })
     }
-    pub(crate) fn window(&mut self) -> Result<RemoteWindow, Failure> {
-        Ok(RemoteWindow { key: self.u32()?, base: self.u64()?, bytes: self.u64()? })
-    }
-    pub(crate) fn name(&mut self) -> Result<Name, Failure> {
-        Name::from_bytes(std::mem::take(&mut self.0))
-    }
-    pub(crate) fn option(&mut self) -> Result<Option<u64>, Failure> {
+    fn option(&mut self) -> Result<Option<u64>, Failure> {
         let (there, value) = (self.u8()?, self.u64()?);
         match there {
             0 => Ok(None),
             1 => Ok(Some(value)),
             _ => Err(Failure::Malformed),
         }
-    }
-    pub(crate) fn request(&mut self) -> Result<Request, Failure> {
-        let mut entry = [u64::from(self.u32()?) << 32, 0, 0, 0, 0, 0, 0, 0];
-        for word in &mut entry[1..] {
-            *word = self.u64()?;
-        }
-        Request::decode(&entry).map_err(|refused| refused.failure)
     }
     pub(crate) fn info(&mut self) -> Result<SegmentInfo, Failure> {
         let (segment, bytes) = (self.segment()?, self.u64()?);
@@ -142,36 +110,161 @@ impl Reader<'_> {
             row_bytes,
         })
     }
-    pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {
-        let (owner, mode) = (self.identity()?, self.u16()?);
-        if mode & !0o777 == 0 { Ok(Permissions { owner, mode }) } else { Err(Failure::Malformed) }
-    }
-    pub(crate) fn reply(&mut self) -> Result<OfferReply, Failure> {
-        OfferReply::from_code(self.u8()?).ok_or(Failure::Malformed)
-    }
-    pub(crate) fn ack(&mut self) -> Result<ReplicaAck, Failure> {
-        Ok(match self.u8()? {
-            1 => ReplicaAck::Piece,
-            2 => ReplicaAck::Put,
-            3 => ReplicaAck::NoRoom,
-            4 => ReplicaAck::Busy,
-            _ => return Err(Failure::Malformed),
-        })
-    }
-    pub(crate) fn model(&mut self) -> Result<Option<Model>, Failure> {
+    fn model(&mut self) -> Result<Option<Model>, Failure> {
         match (self.u8()?, self.u32()?) {
             (0, 0) => Ok(None),
             (kind, parameter) => Model::from_parts(kind, parameter).map(Some),
         }
     }
-    pub(crate) fn conditions(&mut self) -> Result<PutConditions, Failure> {
-        let (version, token) = (self.option()?.map(Version), self.option()?.map(LockToken));
-        Ok(PutConditions { version, token, requested_model: self.model()?, entry: None })
+}
+
+/// Type of a field of messages, with its one encoding.
+pub(crate) trait Field: Sized {
+    fn put<const N: usize>(self, out: &mut Writer<N>);
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure>;
+}
+
+/// Fields that are a value of another type, in two directions that always succeed.
+macro_rules! plain_fields {
+    ($($field:ty as $plain:ident: |$value:pat_param| $put:expr, $take:expr;)*) => {
+        $(impl Field for $field {
+            fn put<const N: usize>(self, out: &mut Writer<N>) {
+                let $value = self;
+                out.$plain($put);
+            }
+            fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+                input.$plain().map($take)
+            }
+        })*
+    };
+}
+
+plain_fields! {
+    u8 as u8: |value| value, |value| value;
+    u32 as u32: |value| value, |value| value;
+    u64 as u64: |value| value, |value| value;
+    bool as u8: |value| value.into(), |value| value != 0;
+    SegmentId as u64: |value| value.to_bits(), Self::from_bits;
+    Version as u64: |Self(value)| value, Self;
+    Timestamp as u64: |Self(value)| value, Self;
+    LockToken as u64: |Self(value)| value, Self;
+    UploadId as u32: |Self(value)| value, Self;
+    Principal as identity: |value| value, |value| value;
+    SegmentInfo as info: |ref value| value, |value| value;
+}
+
+impl Field for ClientId {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.u32(self.index).u32(self.generation);
     }
-    pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
-        match self.u8()? {
-            count if usize::from(count) <= RANGES_MAX => Ok(count),
-            _ => Err(Failure::Malformed),
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Ok(Self { index: input.u32()?, generation: input.u32()? })
+    }
+}
+
+impl Field for RemoteWindow {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.u32(self.key).u64(self.base).u64(self.bytes);
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Ok(Self { key: input.u32()?, base: input.u64()?, bytes: input.u64()? })
+    }
+}
+
+/// A request is its ring entry, without the ring's sequence.
+impl Field for Request {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        let [first, rest @ ..] = self.encode();
+        rest.iter().fold(out.u32((first >> 32) as u32), |out, &word| out.u64(word));
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        let mut entry = [u64::from(input.u32()?) << 32, 0, 0, 0, 0, 0, 0, 0];
+        for word in &mut entry[1..] {
+            *word = input.u64()?;
         }
+        Self::decode(&entry).map_err(|refused| refused.failure)
+    }
+}
+
+impl Field for Part {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.u32(self.upload.0).u32(self.at).u32(self.total);
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Ok(Self { upload: UploadId(input.u32()?), at: input.u32()?, total: input.u32()? })
+    }
+}
+
+/// Conditions of the put of an upload, which changes no entry.
+impl Field for PutConditions {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.option(self.version.map(|version| version.0)).option(self.token.map(|token| token.0));
+        out.model(self.requested_model);
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        let (version, token) = (input.option()?.map(Version), input.option()?.map(LockToken));
+        Ok(Self { version, token, requested_model: input.model()?, entry: None })
+    }
+}
+
+impl Field for Outcome {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.bytes(&self.to_bytes());
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        input.array().map(Self::from_bytes)
+    }
+}
+
+impl Field for Spec {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.bytes(&self.encode());
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Self::decode(&input.array()?)
+    }
+}
+
+impl Field for Permissions {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.identity(self.owner).u16(self.mode);
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        let (owner, mode) = (input.identity()?, input.u16()?);
+        if mode & !0o777 == 0 { Ok(Self { owner, mode }) } else { Err(Failure::Malformed) }
+    }
+}
+
+/// A name is the rest of its message.
+impl Field for Name {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.bytes(self.as_str().as_bytes());
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Self::from_bytes(std::mem::take(&mut input.0))
+    }
+}
+
+impl Field for OfferReply {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.u8(self.code());
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Self::from_code(input.u8()?).ok_or(Failure::Malformed)
+    }
+}
+
+impl Field for ReplicaAck {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.u8(self as u8);
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        Ok(match input.u8()? {
+            1 => Self::Piece,
+            2 => Self::Put,
+            3 => Self::NoRoom,
+            4 => Self::Busy,
+            _ => return Err(Failure::Malformed),
+        })
     }
 }

@@ -166,26 +166,25 @@ fn fields(cell: &str) -> Vec<String> {
 // If this failed, the page would show a message field at a wrong position.
 #[test]
 fn every_message_is_documented_with_its_length() {
+    let declared = read("crates/ddss-core/src/peer/message.rs");
+    let declared = declared.split_once("pub enum Message {").unwrap().1.split_once("\n}\n").unwrap().0;
+    // Bytes of each field of each message, by its type.
+    let (mut bytes, mut message): (BTreeMap<(&str, &str), usize>, &str) = (BTreeMap::new(), "");
+    for line in declared.lines().map(str::trim).filter(|line| !line.starts_with("///")) {
+        if let Some(name) = line.strip_suffix(" {") {
+            message = name;
+        } else if let Some((field, of)) = line.trim_end_matches(',').split_once(": ") {
+            bytes.insert((message, field), bytes_of_type(of));
+        }
+    }
     let source = read("crates/ddss-core/src/peer/message_codec.rs");
-    let encode = source.split_once("pub fn encode(").unwrap().1.split_once("\n    }\n").unwrap().0;
-    // Encoding of each message: its number, and the fixed bytes behind it.
-    let mut written: BTreeMap<String, (u8, usize)> = BTreeMap::new();
-    for arm in encode.split("            Message::").skip(1) {
-        let name = arm.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
-        let calls = arm.split_once("=>").unwrap().1;
-        let number = calls.split_once("out.u8(").unwrap().1.split_once(')').unwrap().0.parse().unwrap();
-        let count = |call: &str| calls.matches(call).count();
-        let bytes = count(".u8(") - 1
-            + 2 * count(".u16(")
-            + 4 * count(".u32(")
-            + 8 * (count(".u64(") + count(".identity(") + count(".client("))
-            + 9 * count(".option(")
-            + 5 * count(".model(")
-            + 20 * count(".window(")
-            + 36 * count(".info(")
-            + 24 * count("&spec.encode()")
-            + 60 * count(".request(");
-        written.insert(name.to_owned(), (number, bytes));
+    let list = source.split_once("\nencode_messages! {\n").unwrap().1.split_once("\n}\n").unwrap().0;
+    let mut written: BTreeMap<&str, (u8, usize)> = BTreeMap::new();
+    for line in list.lines() {
+        let (head, fields) = line.trim_end_matches(" }").split_once(" { ").unwrap();
+        let (number, name) = head.trim().split_once(' ').unwrap();
+        let sum = fields.split(", ").map(|field| bytes[&(name, field)]).sum();
+        written.insert(name, (number.parse().unwrap(), sum));
     }
     let rows = table(&page(), "| kind | message | fields |");
     assert_eq!(rows.len(), written.len(), "{written:?}");

@@ -1,203 +1,92 @@
 //! Encoding and decoding of messages.
 
 use super::message::Message;
-use crate::codec::{Reader, Writer};
-use crate::failure::{Failure, Outcome};
-use crate::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
-use crate::model::spec::Spec;
+use crate::codec::{Field, Reader, Writer};
+use crate::failure::Failure;
+use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX, STAGING_BYTES};
 use crate::request::listing::Listing;
-use crate::request::operation::{ArenaRange, LockToken, Operation, Part, Payload, UploadId};
+use crate::request::operation::{ArenaRange, Operation, Payload};
 use crate::request::ranges::Ranges;
 use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
 
+/// Defines the encoding of all messages: the number of a kind, and the order of its fields. Their types are those of [`Message`],
+/// and each type has one encoding ([`Field`]).
+macro_rules! encode_messages {
+    ($($kind:literal $name:ident { $($field:ident),* })*) => {
+        impl Message {
+            fn put(&self, out: &mut Writer<{ Message::PLAIN_BYTES_MAX }>) {
+                match *self {
+                    $(Message::$name { $($field),* } => {
+                        out.u8($kind);
+                        $($field.put(out);)*
+                    })*
+                }
+            }
+
+            fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+                Ok(match input.u8()? {
+                    $($kind => Message::$name { $($field: Field::take(input)?),* },)*
+                    _ => return Err(Failure::Malformed),
+                })
+            }
+        }
+    };
+}
+
+encode_messages! {
+    1 Welcome { staging }
+    2 Call { principal, lock, request }
+    3 Describe { step, principal, segment }
+    5 Found { step, info, window }
+    8 Ended { step, outcome, version, timestamp, word }
+    9 Forget { segment }
+    10 Forgotten { segment }
+    16 Got { step, version, timestamp, length, staged, number }
+    17 Taken { number }
+    20 Listed { step, more }
+    22 Changed { info }
+    24 Offer { segment, epoch, version, timestamp, spec, permissions, name }
+    25 OfferAnswer { segment, epoch, reply }
+    26 Piece { segment, epoch, offset, length, staged, number }
+    27 Whole { segment, epoch, version, timestamp }
+    28 Forward { segment, epoch, version, row_version, timestamp, offset, length, staged, number, ranges }
+    29 Replicated { segment, epoch, ack, version, timestamp, number }
+    31 ForwardPart { segment, epoch, version, timestamp, offset, at, total, length, staged, number }
+    40 UploadPart { step, principal, segment, client, part, length, staged }
+    41 CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us }
+    42 DropUpload { client, upload }
+}
+
 impl Message {
     /// Encodes the message with the sender's clock. `tail` is what follows its fields.
     pub fn encode(&self, clock: Timestamp, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
-        let mut out = Writer::<{ Message::PLAIN_BYTES_MAX }>::default();
-        out.u64(clock.0);
-        match *self {
-            Message::Welcome { staging } => out.u8(1).window(staging),
-            Message::Describe { step, principal, segment } => {
-                out.u8(3).u64(step).identity(principal).u64(segment.to_bits())
-            }
-            Message::Call { principal, lock, ref request } => {
-                out.u8(32).identity(principal).u64(lock.0).request(request).bytes(tail)
-            }
-            Message::Found { step, info, window } => out.u8(5).u64(step).info(&info).window(window),
-            Message::Ended { step, outcome, version, timestamp, word } => {
-                let [kind, failure] = outcome.to_bytes();
-                out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0).u64(word)
-            }
-            Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
-            Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
-            Message::Got { step, version, timestamp, length, staged, number } => {
-                out.u8(16).u64(step).u64(version.0).u64(timestamp.0).u32(length).u64(staged).u64(number).bytes(tail)
-            }
-            Message::Taken { number } => out.u8(17).u64(number),
-            Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
-            Message::Changed { info } => out.u8(22).info(&info),
-            Message::UploadPart { step, principal, segment, client, part, length, staged } => {
-                out.u8(40).u64(step).identity(principal).u64(segment.to_bits()).client(client);
-                out.u32(part.upload.0).u32(part.at).u32(part.total).u32(length).u64(staged).bytes(tail)
-            }
-            Message::CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us } => {
-                out.u8(41).u64(step).identity(principal).u64(segment.to_bits()).client(client).u64(offset);
-                out.u32(upload.0).option(conditions.version.map(|version| version.0));
-                out.option(conditions.token.map(|token| token.0)).model(conditions.requested_model).u32(timeout_us)
-            }
-            Message::DropUpload { client, upload } => out.u8(42).client(client).u32(upload.0),
-            Message::Offer { segment, epoch, version, timestamp, spec, permissions, name } => {
-                out.u8(24).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
-                out.identity(permissions.owner).u16(permissions.mode).bytes(name.as_str().as_bytes())
-            }
-            Message::OfferAnswer { segment, epoch, reply } => {
-                out.u8(25).u64(segment.to_bits()).u32(epoch).u8(reply.code())
-            }
-            Message::Piece { segment, epoch, offset, length, staged, number } => {
-                out.u8(26).u64(segment.to_bits()).u32(epoch).u64(offset).u32(length).u64(staged).u64(number).bytes(tail)
-            }
-            Message::Whole { segment, epoch, version, timestamp } => {
-                out.u8(27).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0)
-            }
-            Message::Forward {
-                segment,
-                epoch,
-                version,
-                row_version,
-                timestamp,
-                offset,
-                length,
-                staged,
-                number,
-                ranges,
-            } => {
-                out.u8(28).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(row_version.0).u64(timestamp.0);
-                out.u64(offset).u32(length).u64(staged).u64(number).u8(ranges).bytes(tail)
-            }
-            Message::ForwardPart { segment, epoch, version, timestamp, offset, at, total, length, staged, number } => {
-                out.u8(31).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).u64(offset);
-                out.u32(at).u32(total).u32(length).u64(staged).u64(number).bytes(tail)
-            }
-            Message::Replicated { segment, epoch, ack, version, timestamp, number } => {
-                out.u8(29).u64(segment.to_bits()).u32(epoch).u8(ack as u8);
-                out.u64(version.0).u64(timestamp.0).u64(number)
-            }
-        };
+        let mut out = Writer::default();
+        clock.put(&mut out);
+        self.put(&mut out);
+        out.bytes(tail);
         out.0
     }
 
     /// Decodes a copied message; returns it with the sender's clock and its tail.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Timestamp, &[u8]), Failure> {
         let mut input = Reader(bytes);
-        let clock = Timestamp(input.u64()?);
-        let kind = input.u8()?;
-        let message = match kind {
-            1 => Message::Welcome { staging: input.window()? },
-            3 => Message::Describe { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
-            32 => {
-                Message::Call { principal: input.identity()?, lock: LockToken(input.u64()?), request: input.request()? }
+        let (clock, message) = (Timestamp::take(&mut input)?, Self::take(&mut input)?);
+        let is_valid = message.stores_versions() && message.allows_tail(input.0.len());
+        if is_valid { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
+    }
+
+    /// Returns true if a replica can store the versions of the message. A state word has 63 bits for one, so that no put
+    /// after it overflows.
+    fn stores_versions(&self) -> bool {
+        let fits = |version: Version| version.0 <= u64::MAX >> 1;
+        match *self {
+            Message::Offer { version, .. } | Message::Whole { version, .. } | Message::ForwardPart { version, .. } => {
+                fits(version)
             }
-            5 => Message::Found { step: input.u64()?, info: input.info()?, window: input.window()? },
-            8 => Message::Ended {
-                step: input.u64()?,
-                outcome: Outcome::from_bytes(input.array()?),
-                version: Version(input.u64()?),
-                timestamp: Timestamp(input.u64()?),
-                word: input.u64()?,
-            },
-            9 => Message::Forget { segment: input.segment()? },
-            10 => Message::Forgotten { segment: input.segment()? },
-            16 => Message::Got {
-                step: input.u64()?,
-                version: Version(input.u64()?),
-                timestamp: Timestamp(input.u64()?),
-                length: input.u32()?,
-                staged: input.u64()?,
-                number: input.u64()?,
-            },
-            17 => Message::Taken { number: input.u64()? },
-            20 => Message::Listed { step: input.u64()?, more: input.u8()? != 0 },
-            22 => Message::Changed { info: input.info()? },
-            24 => Message::Offer {
-                segment: input.segment()?,
-                epoch: input.u32()?,
-                version: input.stored_version()?,
-                timestamp: Timestamp(input.u64()?),
-                spec: Spec::decode(&input.array()?)?,
-                permissions: input.permissions()?,
-                name: input.name()?,
-            },
-            25 => Message::OfferAnswer { segment: input.segment()?, epoch: input.u32()?, reply: input.reply()? },
-            26 => Message::Piece {
-                segment: input.segment()?,
-                epoch: input.u32()?,
-                offset: input.u64()?,
-                length: input.u32()?,
-                staged: input.u64()?,
-                number: input.u64()?,
-            },
-            27 => Message::Whole {
-                segment: input.segment()?,
-                epoch: input.u32()?,
-                version: input.stored_version()?,
-                timestamp: Timestamp(input.u64()?),
-            },
-            28 => Message::Forward {
-                segment: input.segment()?,
-                epoch: input.u32()?,
-                version: input.stored_version()?,
-                row_version: input.stored_version()?,
-                timestamp: Timestamp(input.u64()?),
-                offset: input.u64()?,
-                length: input.u32()?,
-                staged: input.u64()?,
-                number: input.u64()?,
-                ranges: input.ranges()?,
-            },
-            29 => Message::Replicated {
-                segment: input.segment()?,
-                epoch: input.u32()?,
-                ack: input.ack()?,
-                version: Version(input.u64()?),
-                timestamp: Timestamp(input.u64()?),
-                number: input.u64()?,
-            },
-            31 => Message::ForwardPart {
-                segment: input.segment()?,
-                epoch: input.u32()?,
-                version: input.stored_version()?,
-                timestamp: Timestamp(input.u64()?),
-                offset: input.u64()?,
-                at: input.u32()?,
-                total: input.u32()?,
-                length: input.u32()?,
-                staged: input.u64()?,
-                number: input.u64()?,
-            },
-            40 => Message::UploadPart {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                client: input.client()?,
-                part: Part { upload: UploadId(input.u32()?), at: input.u32()?, total: input.u32()? },
-                length: input.u32()?,
-                staged: input.u64()?,
-            },
-            41 => Message::CommitUpload {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                client: input.client()?,
-                offset: input.u64()?,
-                upload: UploadId(input.u32()?),
-                conditions: input.conditions()?,
-                timeout_us: input.u32()?,
-            },
-            42 => Message::DropUpload { client: input.client()?, upload: UploadId(input.u32()?) },
-            _ => return Err(Failure::Malformed),
-        };
-        if message.allows_tail(input.0.len()) { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
+            Message::Forward { version, row_version, .. } => fits(version) && fits(row_version),
+            _ => true,
+        }
     }
 
     /// Returns true if the message may have a tail of that length. A buffer of the engine holds each tail.
@@ -206,7 +95,8 @@ impl Message {
             return false;
         }
         let placed = |staged: u64, length: u32| staged.saturating_add(length.into()) <= STAGING_BYTES as u64;
-        let table = |ranges: u8| bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
+        let table =
+            |ranges: u8| usize::from(ranges) <= RANGES_MAX && bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
         match *self {
             Message::Call { ref request, .. } => Self::allows_bytes(&request.operation, bytes),
             Message::UploadPart { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
@@ -244,12 +134,14 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Outcome;
     use crate::limits::MESSAGE_BYTES_MAX;
     use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
+    use crate::model::spec::Spec;
     use crate::peer::message::{RemoteWindow, SegmentInfo};
     use crate::peer::replica_reply::{OfferReply, ReplicaAck};
     use crate::request::entry_change::{EntryChange, EntryChangeKind};
-    use crate::request::operation::{AtomicOp, LockRequest, PutConditions, ReadOptions};
+    use crate::request::operation::{AtomicOp, LockRequest, LockToken, Part, PutConditions, ReadOptions, UploadId};
     use crate::{Model, NodeId, RequestId, SegmentId, Storage};
     use proptest::prelude::*;
 
