@@ -39,7 +39,7 @@ impl Engine {
                 let deadline_us =
                     if operation.is_harmless() { deadline(timeout_us) } else { deadline_of_change(timeout_us) };
                 let (requester, lock) = (Requester::Peer(node, step), (lock != LockToken(0)).then_some(lock));
-                let caller = Caller { requester, principal, deadline_us, timeout_us, lock, text: tail };
+                let caller = Caller { requester, principal, deadline_us, lock, text: tail };
                 self.home().execute(now, &caller, operation).map_err(|failure| (step, failure))
             }
             Message::UploadPart { step, principal, segment, client, part, length, staged } => {

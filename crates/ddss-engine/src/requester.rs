@@ -57,7 +57,6 @@ pub(crate) struct Caller<'a> {
     pub(crate) requester: Requester,
     pub(crate) principal: Principal,
     pub(crate) deadline_us: u64,
-    pub(crate) timeout_us: u32,
     /// Lock of a peer's client: the peer's get does not wait for it.
     pub(crate) lock: Option<LockToken>,
     /// Text of the operation, copied out of a client's arena, or the tail of a peer's message.
@@ -83,8 +82,8 @@ impl LocalCaller {
     /// Returns the caller of an operation at home here.
     #[inline]
     pub(crate) fn at_home<'a>(&self, text: &'a [u8]) -> Caller<'a> {
-        let LocalCaller { principal, deadline_us, timeout_us, .. } = *self;
-        Caller { requester: self.requester(), principal, deadline_us, timeout_us, lock: None, text }
+        let LocalCaller { principal, deadline_us, .. } = *self;
+        Caller { requester: self.requester(), principal, deadline_us, lock: None, text }
     }
 
     /// Makes the message that asks another node to execute an operation.

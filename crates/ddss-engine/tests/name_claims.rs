@@ -224,7 +224,10 @@ fn remote_segment_is_created_by_its_home() {
     let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
     let allocate = Message::call(5, PRINCIPAL, 100, Operation::Allocate { spec_and_name });
     node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &text);
-    let claim = claim_in(&node.actions());
+    // The claim ends before the deadline of the node that asks.
+    let actions = node.actions();
+    assert!(matches!(actions[..], [Action::ClaimName { within_us: 75, .. }]), "{actions:?}");
+    let claim = claim_in(&actions);
     node.engine.claimed(NOW, claim, Err(Failure::TimedOut));
     let actions = node.actions();
     let [Action::Send { message: Message::Ended { step: 5, outcome, .. }, .. }] = actions[..] else {

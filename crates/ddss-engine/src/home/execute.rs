@@ -63,7 +63,9 @@ impl Home<'_> {
             }
             Operation::Allocate { .. } => {
                 let (spec, name) = decode_new(text)?;
-                self.create_named(now, requester, principal, name, spec, caller.timeout_us)?;
+                let left_us = caller.deadline_us.saturating_sub(now.steady_us);
+                let within_us = u32::try_from(left_us).unwrap_or(u32::MAX);
+                self.create_named(now, requester, principal, name, spec, within_us)?;
             }
             Operation::Open { .. } => self.open(caller, &Name::from_bytes(text)?)?,
             Operation::List { text: into, .. } => {
