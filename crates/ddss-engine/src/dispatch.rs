@@ -28,44 +28,16 @@ impl Engine {
         let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
         match *operation {
             Operation::Null => self.output.finish_call(&caller, Outcome::Done),
-            Operation::Get { segment, offset, into, inline, options } => {
-                fits(&into)?;
-                if self.is_home(segment) {
-                    let parts = RangeSet::One { offset, bytes: into.bytes };
-                    let transfer = Transfer { segment, parts, range: into, inline, options };
-                    if let Some(ended) = self.fast_path().get_fast(&caller, &transfer) {
-                        return ended;
-                    }
-                }
-                self.execute(now, &caller, segment, operation, text)?;
-            }
-            Operation::GetRows { segment, range, list, requested_model } => {
-                fits(&range)?;
-                let options = ReadOptions { requested_model, version: None };
-                self.remote().get_rows(&caller, segment, (range, list), options)?;
-            }
-            Operation::Put { segment, offset, ref from, ref conditions } => {
-                if let Payload::Arena(range) = from {
-                    fits(range)?;
-                }
-                if self.is_home(segment)
-                    && let Some(ended) = self.fast_path().put_fast(now, &caller, segment, (offset, from), conditions)
-                {
-                    return ended;
-                }
-                self.execute(now, &caller, segment, operation, text)?;
-            }
-            Operation::GetMany { segment, list: range, .. }
+            Operation::Get { segment, into: range, .. }
+            | Operation::Put { segment, from: Payload::Arena(range), .. }
+            | Operation::GetMany { segment, list: range, .. }
             | Operation::PutMany { segment, list: range, .. }
             | Operation::UploadPart { segment, from: range, .. } => {
                 fits(&range)?;
                 self.execute(now, &caller, segment, operation, text)?;
             }
-            Operation::Stat { segment, page } => {
-                fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
-                self.execute(now, &caller, segment, operation, text)?;
-            }
-            Operation::CommitUpload { segment, .. }
+            Operation::Put { segment, .. }
+            | Operation::CommitUpload { segment, .. }
             | Operation::DropUpload { segment, .. }
             | Operation::Atomic { segment, .. }
             | Operation::Lock { segment, .. }
@@ -75,11 +47,20 @@ impl Engine {
             | Operation::Permit { segment, .. }
             | Operation::Break { segment, .. }
             | Operation::Release { segment } => self.execute(now, &caller, segment, operation, text)?,
+            Operation::Stat { segment, page } => {
+                fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
+                self.execute(now, &caller, segment, operation, text)?;
+            }
+            Operation::GetRows { segment, range, list, requested_model } => {
+                fits(&range)?;
+                let options = ReadOptions { requested_model, version: None };
+                self.remote().get_rows(&caller, segment, (range, list), options)?;
+            }
             Operation::Allocate { .. } => self.allocate(now, caller, text)?,
-            Operation::Open { .. } => self.open(now, caller, operation, text)?,
+            Operation::Open { .. } => self.open(now, caller, text)?,
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
-                self.list_from(now, &caller, (node, range), operation, text)?;
+                self.list_from(now, &caller, (node, range), text)?;
             }
             Operation::Cancel { segment, request } => self.cancel(now, &caller, (segment, caller.channel), request),
             Operation::Collect => {
@@ -101,11 +82,20 @@ impl Engine {
         operation: &Operation,
         text: &[u8],
     ) -> Result<(), Failure> {
-        if self.is_home(segment) {
-            self.home().execute(now, &caller.at_home(text), operation)
-        } else {
-            self.remote().call(now, caller, segment, operation, text)
+        if !self.is_home(segment) {
+            return self.remote().call(now, caller, segment, operation, text);
         }
+        let ended = match *operation {
+            Operation::Get { offset, into: range, inline, options, .. } => {
+                let parts = RangeSet::One { offset, bytes: range.bytes };
+                self.fast_path().get_fast(caller, &Transfer { segment, parts, range, inline, options })
+            }
+            Operation::Put { offset, ref from, ref conditions, .. } => {
+                self.fast_path().put_fast(now, caller, segment, (offset, from), conditions)
+            }
+            _ => None,
+        };
+        ended.unwrap_or_else(|| self.home().execute(now, &caller.at_home(text), operation))
     }
 
     /// Chooses the home of a new segment, and creates the segment there.
@@ -123,10 +113,10 @@ impl Engine {
 
     /// Opens a segment of that name: here, else where it is.
     #[inline(never)]
-    fn open(&mut self, now: Now, caller: LocalCaller, operation: &Operation, text: &[u8]) -> Result<(), Failure> {
+    fn open(&mut self, now: Now, caller: LocalCaller, text: &[u8]) -> Result<(), Failure> {
         let name = Name::from_bytes(text)?;
         if self.segments.by_name(&name).is_some() {
-            return self.home().execute(now, &caller.at_home(text), operation);
+            return self.home().open(&caller.at_home(text), &name);
         }
         self.look_up(now, caller, name, Continuation::Open)
     }
@@ -146,7 +136,6 @@ impl Engine {
         now: Now,
         caller: &LocalCaller,
         (from, into): (NodeId, ArenaRange),
-        operation: &Operation,
         text: &[u8],
     ) -> Result<(), Failure> {
         ListQuery::decode(text)?;
@@ -154,7 +143,7 @@ impl Engine {
         let next = up.chain([self.node]).filter(|&node| node >= from).min();
         match next {
             None => self.output.complete_page(caller.channel, caller.request, ListPage::default()),
-            Some(node) if node == self.node => self.home().execute(now, &caller.at_home(text), operation)?,
+            Some(node) if node == self.node => self.home().list(now, &caller.at_home(text), into)?,
             Some(node) => self.remote().request_page(caller, node, into, text)?,
         }
         Ok(())

@@ -31,15 +31,20 @@ impl Home<'_> {
         }
     }
 
-    /// Executes an operation, or queues it behind the lock. An error is the answer.
-    pub(crate) fn submit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+    /// Executes an operation, or queues it behind the lock. An error is the answer, and the operation's buffers are free.
+    pub(crate) fn submit_op(&mut self, now: Now, id: SegmentId, waiter: &Waiter) -> Result<(), Failure> {
+        self.try_submit_op(now, id, waiter).inspect_err(|_| self.free_op_buffers(&waiter.op))
+    }
+
+    #[inline(always)]
+    fn try_submit_op(&mut self, now: Now, id: SegmentId, waiter: &Waiter) -> Result<(), Failure> {
         let mut segment = self.segments.get(id)?;
         if segment.replication.is_some() {
             self.update_lock_gate(now, id);
             segment = self.segments.get(id)?;
         }
         let depends_on_lock =
-            self.authorize_op(segment, &waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+            self.authorize_op(segment, waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
         let is_ungated = planted!(self.segments, UngatedCommit) && segment.has_large_commit();
         if is_ungated && matches!(waiter.op, PendingOp::Get(_)) {
             return self.execute_op(now, id, waiter);
@@ -55,7 +60,7 @@ impl Home<'_> {
 
     /// Executes an operation that the queue of its segment lets pass, or queues it behind the lock of its row.
     #[inline(never)]
-    pub(crate) fn admit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+    pub(crate) fn admit_op(&mut self, now: Now, id: SegmentId, waiter: &Waiter) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
         let is_ignored = !matches!(waiter.op, PendingOp::Lock(_)) && planted!(self.segments, IgnoredRowLock);
         if segment.lock_queue.has_row_locks()
@@ -71,8 +76,8 @@ impl Home<'_> {
     }
 
     /// Queues an operation behind the lock of the segment, or of a row.
-    fn enqueue_op(&mut self, id: SegmentId, waiter: Waiter, row: Option<u64>) -> Result<(), Failure> {
-        let Waiter { requester, op, .. } = waiter;
+    fn enqueue_op(&mut self, id: SegmentId, waiter: &Waiter, row: Option<u64>) -> Result<(), Failure> {
+        let Waiter { requester, op, .. } = *waiter;
         let segment = self.segments.get_mut(id)?;
         match op {
             PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
@@ -86,7 +91,7 @@ impl Home<'_> {
             }
             _ => {}
         }
-        if !segment.lock_queue.enqueue(waiter, row) {
+        if !segment.lock_queue.enqueue(*waiter, row) {
             return Err(Failure::Busy(Limit::Waiters));
         }
         self.segments.mark_busy(id);
@@ -139,12 +144,12 @@ impl Home<'_> {
         Ok(segment.depends_on_lock(&waiter.op))
     }
 
-    pub(crate) fn execute_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
-        let Waiter { requester, deadline_us, .. } = waiter;
+    pub(crate) fn execute_op(&mut self, now: Now, id: SegmentId, waiter: &Waiter) -> Result<(), Failure> {
+        let Waiter { requester, deadline_us, .. } = *waiter;
         if let Some(layout) = self.segments.get(id)?.spec.layout()
             && !matches!(waiter.op, PendingOp::Lock(_))
         {
-            return self.begin_record_op(now, id, &waiter, layout);
+            return self.begin_record_op(now, id, waiter, layout);
         }
         match waiter.op {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
@@ -157,7 +162,7 @@ impl Home<'_> {
                 let segment = self.segments.get_mut(id)?;
                 segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.pending_atomics.push_back(PendingAtomic { now, segment: id, offset, change, waiter });
+                self.pending_atomics.push_back(PendingAtomic { now, segment: id, offset, change, waiter: *waiter });
                 self.output.push(Action::ReadWord { at });
             }
             PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
@@ -290,7 +295,7 @@ impl Home<'_> {
     pub(crate) fn submit_again(&mut self, id: SegmentId, waiter: Waiter) {
         let is_home = self.segments.get(id).map(|segment| !segment.is_replica());
         let queued = match is_home {
-            Ok(true) => self.enqueue_op(id, waiter, None),
+            Ok(true) => self.enqueue_op(id, &waiter, None),
             Ok(false) => Err(Failure::NodeDown),
             Err(failure) => Err(failure),
         };

@@ -152,8 +152,8 @@ impl Home<'_> {
                 continue;
             }
             let executed = match ready {
-                Ready::OfSegment(waiter) => self.admit_op(now, id, waiter),
-                Ready::OfRow(waiter) => self.execute_op(now, id, waiter),
+                Ready::OfSegment(waiter) => self.admit_op(now, id, &waiter),
+                Ready::OfRow(waiter) => self.execute_op(now, id, &waiter),
             };
             if let Err(failure) = executed {
                 self.fail_waiter(&waiter, failure);

@@ -98,7 +98,7 @@ impl Parts {
 
     pub(super) fn submit(&mut self, id: SegmentId, node: NodeId, step: u64, op: PendingOp) -> Result<(), Failure> {
         let (requester, deadline_us) = (Requester::Peer(node, step), NOW.steady_us + 100);
-        self.home().submit_op(NOW, id, Waiter { requester, principal: OWNER, op, deadline_us })
+        self.home().submit_op(NOW, id, &Waiter { requester, principal: OWNER, op, deadline_us })
     }
 
     /// Locks for a node; returns the token.

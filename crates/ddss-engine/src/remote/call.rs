@@ -20,12 +20,12 @@ impl Remote<'_> {
         match *operation {
             Operation::Get { offset, into: range, inline, options, .. } => {
                 let parts = RangeSet::One { offset, bytes: range.bytes };
-                self.get_remote(now, *caller, Transfer { segment, parts, range, inline, options })
+                self.get_remote(now, caller, Transfer { segment, parts, range, inline, options })
             }
             Operation::GetMany { list, ranges, options, .. } => {
                 let parts = self.output.read_table(list, ranges, text)?;
                 let range = list.behind_table(parts.bytes());
-                let got = self.get_remote(now, *caller, Transfer { segment, parts, range, inline: false, options });
+                let got = self.get_remote(now, caller, Transfer { segment, parts, range, inline: false, options });
                 got.inspect_err(|_| self.output.free_table(&parts))
             }
             Operation::Put { offset, from, conditions, .. } => {

@@ -12,7 +12,6 @@ use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::requester::LocalCaller;
 use crate::state::pending::{Pending, PendingReads, Transfer, WaitState};
-use crate::state::segments::check_range;
 use ddss_core::{
     Access, Completion, Failure, Header, LockDependency, Message, Outcome, SegmentId, SegmentInfo, SnapshotCheck,
     Timestamp, Version,
@@ -22,22 +21,20 @@ impl Remote<'_> {
     /// Gets bytes of a remote segment: reads them, or asks its home first. On error the caller still owns the range
     /// table.
     #[inline]
-    pub(crate) fn get_remote(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
+    pub(crate) fn get_remote(&mut self, now: Now, caller: &LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
         let Some(info) = self.known_segment(transfer.segment) else {
             // While a read of the old place is in flight, no new window is recorded: to ask again would bring no more.
             return if self.is_withdrawn(transfer.segment) {
-                self.begin_served_get(now, &caller, transfer)
+                self.begin_served_get(now, caller, transfer)
             } else {
-                self.request_info(caller, transfer)
+                self.request_info(*caller, transfer)
             };
         };
         if info.copies == 1 {
             info.permissions.allow(caller.principal, Access::Read)?;
         }
-        for range in &self.output.ranges_of(&transfer.parts) {
-            check_range(info.bytes, range.offset, range.bytes)?;
-        }
+        self.output.check_parts(&transfer.parts, info.bytes)?;
         if let Some(layout) = info.layout() {
             self.output.row_of(layout, info.bytes, &transfer.parts)?;
         }
@@ -46,15 +43,15 @@ impl Remote<'_> {
         let lock_dependency =
             if transfer.options.version.is_some() { LockDependency::None } else { rules.lock_dependency };
         let takes_trips = lock_dependency == LockDependency::Exclusive && !self.reads_overlap;
-        let takes_trips = takes_trips || self.holds_row(&caller, &transfer, lock_dependency);
+        let takes_trips = takes_trips || self.holds_row(caller, &transfer, lock_dependency);
         if info.copies > 1 || lock_dependency == LockDependency::Any || takes_trips {
-            return self.begin_served_get(now, &caller, transfer);
+            return self.begin_served_get(now, caller, transfer);
         }
-        if transfer.options.version.is_none() && self.get_cached(now, &caller, &transfer, &info, rules.copy_us)? {
+        if transfer.options.version.is_none() && self.get_cached(now, caller, &transfer, &info, rules.copy_us)? {
             return Ok(());
         }
         let fetching = PendingReads { transfer, tears: 0, history_version, refresh: false, list: None };
-        let step = self.begin(&caller, WaitState::Fetch(fetching))?;
+        let step = self.begin(caller, WaitState::Fetch(fetching))?;
         let target = FetchTarget::Arena(caller.channel.client, transfer.range);
         self.fetch(step, &fetching, target).inspect_err(|_| {
             self.operations.remove(step);
@@ -138,8 +135,7 @@ impl Remote<'_> {
         let WaitState::Fetch(fetching) = pending.wait else { return };
         let PendingReads { transfer, history_version, refresh, .. } = fetching;
         let segment = transfer.segment;
-        let info = self.known_segment(segment);
-        self.read_ended(segment);
+        let info = self.read_ended(segment);
         let in_time = now.steady_us < pending.deadline_us;
         let header = match result {
             Ok((header, _)) if planted!(self.segments, SingleStateRead) => (header, header.state),
@@ -266,16 +262,21 @@ impl Remote<'_> {
         }
     }
 
-    /// Ends one read of a remote segment; the last one informs a home that waits for it.
+    /// Ends one read of a remote segment; the last one informs a home that waits for it. Returns the info of a segment that
+    /// stays.
     #[inline]
-    pub(crate) fn read_ended(&mut self, segment: SegmentId) {
+    pub(crate) fn read_ended(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
         let home = self.home_of(segment);
-        let Some(peer) = self.peers.reachable(home) else { return };
-        let Some(remote) = peer.remotes.get_mut(&segment) else { return };
+        let peer = self.peers.reachable(home)?;
+        let remote = peer.remotes.get_mut(&segment)?;
         remote.reads = remote.reads.saturating_sub(1);
-        if remote.leaving && remote.reads == 0 {
+        if !remote.leaving {
+            return Some(remote.info);
+        }
+        if remote.reads == 0 {
             peer.remotes.remove(&segment);
             self.output.send(home, Message::Forgotten { segment });
         }
+        None
     }
 }

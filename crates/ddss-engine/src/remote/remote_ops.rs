@@ -11,7 +11,6 @@ use crate::requester::{LocalCaller, NewSegment, ReplyFields, Requester};
 use crate::state::peers::{Peer, RemoteSegment};
 use crate::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
 use crate::state::remote_locks::RemoteLock;
-use crate::state::segments::check_range;
 use arrayvec::ArrayVec;
 use ddss_core::limits::{ARENA_SLOT_BYTES, HISTORY_MAX, SEGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 use ddss_core::{
@@ -123,9 +122,7 @@ impl Remote<'_> {
             if info.copies == 1 {
                 info.permissions.allow(caller.principal, Access::Write)?;
             }
-            for range in &self.output.ranges_of(&parts) {
-                check_range(info.bytes, range.offset, range.bytes)?;
-            }
+            self.output.check_parts(&parts, info.bytes)?;
             let depends_on_lock =
                 conditions.token.is_none() && info.model.put_waits_for_lock(conditions.requested_model);
             self.check_own_lock(caller, segment, depends_on_lock, self.output.first_offset(&parts))?;
@@ -298,7 +295,7 @@ impl Remote<'_> {
                 } else {
                     // The range table stays in use.
                     self.operations.remove(step);
-                    self.get_remote(now, pending.caller(), transfer)
+                    self.get_remote(now, &pending.caller(), transfer)
                         .err()
                         .inspect(|_| self.output.free_table(&transfer.parts))
                 };

@@ -8,6 +8,7 @@ use crate::state::clients::{Client, Clients};
 use crate::state::memory::buffer_pool::BufferPool;
 use crate::state::parked_waits::{ParkedReply, ParkedWaits};
 use crate::state::pending::Pending;
+use crate::state::segments::check_range;
 use arrayvec::ArrayVec;
 use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{
@@ -226,6 +227,17 @@ impl Output {
             RangeSet::Many { table, .. } => {
                 let ranges = Ranges::decode(self.buffer(table)).expect("a table is checked before it is stored");
                 RangeList::from_iter(ranges.as_slice().iter().copied())
+            }
+        }
+    }
+
+    /// Checks that all ranges lie inside a segment of that many bytes.
+    #[inline]
+    pub(crate) fn check_parts(&self, parts: &RangeSet, segment_bytes: u64) -> Result<(), Failure> {
+        match *parts {
+            RangeSet::One { offset, bytes } => check_range(segment_bytes, offset, bytes),
+            RangeSet::Many { .. } => {
+                self.ranges_of(parts).iter().try_for_each(|range| check_range(segment_bytes, range.offset, range.bytes))
             }
         }
     }

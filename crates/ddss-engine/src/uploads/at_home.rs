@@ -98,8 +98,7 @@ impl Home<'_> {
         let (parts, source) = (RangeSet::One { offset, bytes }, CommitSource::Pool(at));
         let Uploader { requester, principal, deadline_us, .. } = *uploader;
         let op = PendingOp::Put { parts, source, conditions };
-        let submitted = self.submit_op(now, id, Waiter { requester, principal, op, deadline_us });
-        submitted.inspect_err(|_| self.free_op_buffers(&op))
+        self.submit_op(now, id, &Waiter { requester, principal, op, deadline_us })
     }
 
     /// Drops one upload of a client, or with a number of zero all.

@@ -31,15 +31,7 @@ fn timestamp_of_row(row: Option<u64>) -> Timestamp {
 impl Home<'_> {
     /// Checks that ranges lie inside a segment, and inside one row of a table.
     pub(crate) fn check_parts(&self, segment: &Segment, parts: &RangeSet) -> Result<(), Failure> {
-        match *parts {
-            RangeSet::One { offset, bytes } => segment.check_range(offset, bytes)?,
-            RangeSet::Many { .. } => {
-                self.output
-                    .ranges_of(parts)
-                    .iter()
-                    .try_for_each(|range| segment.check_range(range.offset, range.bytes))?;
-            }
-        }
+        self.output.check_parts(parts, segment.spec.bytes)?;
         segment.spec.layout().map_or(Ok(()), |layout| self.output.row_of(layout, segment.spec.bytes, parts).map(drop))
     }
 

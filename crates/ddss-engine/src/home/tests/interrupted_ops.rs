@@ -251,7 +251,7 @@ fn change_whose_lease_ends_after_its_read_lets_no_get_pass_before_the_next_lease
         };
         let (requester, deadline_us) = (Requester::Peer(other, 10), LATER_STILL.steady_us + 100);
         let waiter = Waiter { requester, principal: OWNER, op: PendingOp::Get(get), deadline_us };
-        assert_eq!(parts.home().submit_op(LATER, id, waiter), Ok(()));
+        assert_eq!(parts.home().submit_op(LATER, id, &waiter), Ok(()));
         change.complete_read(parts.home());
         assert_eq!(parts.actions(), [], "{change:?}: nothing runs without a lease");
         parts.home().lease(LATER, LATER_STILL.steady_us + 1000);
@@ -290,7 +290,7 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
     let requester = |request| Requester::Client(ChannelId { client, index: 0 }, RequestId(request));
     let submit = |parts: &mut Parts, request: u64, op: PendingOp| {
         let waiter = Waiter { requester: requester(request), principal: OWNER, op, deadline_us: LATER.steady_us };
-        parts.home().submit_op(NOW, id, waiter)
+        parts.home().submit_op(NOW, id, &waiter)
     };
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000, row_offset: None };
     assert_eq!(submit(&mut parts, 1, PendingOp::Lock(lock_request)), Ok(()));
