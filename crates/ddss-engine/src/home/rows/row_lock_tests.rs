@@ -63,7 +63,6 @@ fn put(parts: &mut Parts, id: SegmentId, (node, step): (NodeId, u64), row: u64, 
     let range = RangeSet::One { offset: row * ROW_BYTES, bytes: 5 };
     let op = PendingOp::Put { parts: range, source, conditions };
     if let Err(failure) = parts.submit(id, node, step, op) {
-        parts.home().free_op_buffers(&op);
         parts.output.answer(Requester::Peer(node, step), Outcome::Failed(failure), Default::default());
     }
 }
