@@ -7,11 +7,9 @@ const LINES_MAX: usize = 70;
 
 /// Longer functions, by file and name. Entries only go: nearly all are one table of alternatives.
 const LONGER: &[(&str, &str)] = &[
-    ("crates/ddss-core/src/peer/message_codec.rs", "decode"),
     ("crates/ddss-core/src/request/request.rs", "encode"),
     ("crates/ddss-core/src/request/request.rs", "decode_operation"),
     ("crates/ddss-core/src/request/request/tests.rs", "operations"),
-    ("crates/ddss-engine/src/dispatch.rs", "dispatch"),
     ("crates/ddss-engine/src/peer_messages.rs", "message"),
     ("crates/ddss-sim/src/cluster/executor.rs", "act"),
     ("crates/ddss-sim/src/load/completions.rs", "done"),
