@@ -150,7 +150,15 @@ plain_fields! {
     LockToken as u64: |Self(value)| value, Self;
     UploadId as u32: |Self(value)| value, Self;
     Principal as identity: |value| value, |value| value;
-    SegmentInfo as info: |ref value| value, |value| value;
+}
+
+impl Field for SegmentInfo {
+    fn put<const N: usize>(self, out: &mut Writer<N>) {
+        out.info(&self);
+    }
+    fn take(input: &mut Reader<'_>) -> Result<Self, Failure> {
+        input.info()
+    }
 }
 
 impl Field for ClientId {
