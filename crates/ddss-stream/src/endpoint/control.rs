@@ -19,7 +19,7 @@ use super::readiness::Latched;
 use super::wait::Want;
 use crate::cursors::{BrokenCursor, Span, is_of_ring};
 use crate::limits::RING_BYTES;
-use crate::sys::{self, Hidden, HiddenDescriptor, Link, Rings};
+use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link, Rings};
 
 impl Endpoint {
     /// Returns the part of the peer's ring that this end may take next, from its own position on.
@@ -76,11 +76,30 @@ impl Endpoint {
         control.unwrap_or(HiddenDescriptor::none())
     }
 
-    /// Wakes the waiters of the peer.
-    pub(crate) fn ring_peer(&self) {
-        if self.local().hidden(Hidden::Control).is_some_and(|control| !sys::ring_peer(control)) {
-            self.lose_bells();
+    /// Wakes the waiters of the peer. False: nothing rings there.
+    pub(crate) fn ring_peer(&self) -> bool {
+        match self.local().hidden(Hidden::Control).map(sys::ring_peer) {
+            Some(Err(Errno::BADF)) => {
+                self.lose_bells();
+                false
+            }
+            Some(Err(_)) => false,
+            _ => true,
         }
+    }
+
+    /// Wakes the waiters of the peer after this end moved bytes. Where nothing rings, but the peer has not closed its end, a program closed
+    /// hidden descriptors past the library, and may sleep in a set that heard them: the end of TCP wakes it.
+    pub(super) fn ring_peer_of(&self, socket: Descriptor, link: Link) {
+        if !self.ring_peer() && self.peer_side(link).is_closed.load(Ordering::Acquire) == 0 {
+            // A failure means that the connection has ended already.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+        }
+    }
+
+    /// Returns true if the program closed the control socket past the library: the end of TCP is none of the stream.
+    pub(super) fn has_lost_bells(&self) -> bool {
+        self.local().hidden(Hidden::Control).is_some_and(sys::is_lost)
     }
 
     /// Ends a stream whose hidden descriptors the program closed past the library: neither end would be woken any more.

@@ -133,13 +133,14 @@ impl Endpoint {
             self.take_phases(socket, link, to, offset, flags, &mut wakes_writer)
         };
         if wakes_writer {
-            self.ring_peer();
+            self.ring_peer_of(socket, link);
         }
         let taken = taken?;
         if taken == 0 {
             match self.local().error.swap(0, Ordering::Relaxed) {
                 // A pump of the peer was killed with bytes that it had taken.
                 0 if self.peer_side(link).pumps.load(Ordering::Acquire) != 0 => return Err(Errno::CONNRESET),
+                0 if self.has_lost_bells() => return Err(Errno::CONNRESET),
                 0 => return Ok(0),
                 error => return Err(Errno::from_raw_os_error(error)),
             }
@@ -393,7 +394,7 @@ impl Endpoint {
             (span.bytes, link.outgoing().publish(tail))
         };
         if rings.1 {
-            self.ring_peer();
+            self.ring_peer_of(socket, link);
         }
         Ok(rings.0)
     }

@@ -281,12 +281,22 @@ pub(crate) enum Rings {
     Ended,
 }
 
-/// Rings the bell of the peer. The flags of the call make it return at once, whatever the peer did to its end. False: the program closed
-/// this end past the library.
-pub(crate) fn ring_peer(control: HiddenDescriptor) -> bool {
-    // A full queue means that the peer has rings to take already.
-    is_intact(control)
-        && rustix::net::send(control, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) != Err(Errno::BADF)
+/// Returns true if the program closed the descriptor past the library, whether or not its code was known to do so.
+pub(crate) fn is_lost(hidden: HiddenDescriptor) -> bool {
+    INODES.get(hidden.0 as usize).is_some_and(|known| known.load(Ordering::Relaxed) != inode(hidden.0))
+}
+
+/// Rings the bell of the peer. The flags of the call make it return at once, whatever the peer did to its end. `BADF`: the program closed
+/// this end past the library. Any other error: the peer's end is closed.
+pub(crate) fn ring_peer(control: HiddenDescriptor) -> Result<(), Errno> {
+    if !is_intact(control) {
+        return Err(Errno::BADF);
+    }
+    match rustix::net::send(control, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        // A full queue means that the peer has rings to take already.
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes the rings of the peer, at most as many as the limits say: a peer that rings all the time delays nobody else.

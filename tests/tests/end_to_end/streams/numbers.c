@@ -291,6 +291,49 @@ static void close_hidden(int is_below) {
     CHECK(!fstat(file, &found) && found.st_size == 0 && !lseek(file, 0, SEEK_CUR));
     for (int number = first; is_below && number < last; number++) CHECK(!close(number));
 }
+
+static void *sleep_in_set(void *set) {
+    struct epoll_event event;
+    CHECK(epoll_wait(*(int *)set, &event, 1, -1) == 1);
+    return NULL;
+}
+
+// The same beside a thread that only waits in a set, for bytes or for space: it hears of the end.
+static void close_hidden_beside_set(int for_space) {
+    static char block[1 << 20];
+    struct epoll_event event = {.events = for_space ? EPOLLOUT | EPOLLET : EPOLLIN};
+    struct rlimit limit;
+    pthread_t sleeper;
+    int fd, set = epoll_create1(0);
+    make_pipes();
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_max > 512);
+    limit.rlim_cur = 512;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    pid_t child = make_pair(&fd);
+    if (!child) {
+        hear(to_child[0]);
+        while (for_space && recv(fd, block, sizeof block, MSG_DONTWAIT) > 0) continue;
+        write(fd, "12345678", WORD);
+        hear(to_child[0]);
+        _exit(0);
+    }
+    CHECK(set >= 0 && !fcntl(fd, F_SETFL, O_NONBLOCK) && !epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    if (for_space) {
+        CHECK(epoll_wait(set, &event, 1, -1) == 1);
+        while (write(fd, block, sizeof block) > 0) continue;
+    }
+    CHECK(!pthread_create(&sleeper, NULL, sleep_in_set, &set));
+    usleep(100000);
+    CHECK(!ENTER(SYS_close_range, 512, 65535, 0, 0));
+    tell(to_child[1]);
+    CHECK(!pthread_join(sleeper, NULL) && !fcntl(fd, F_SETFL, 0));
+    // What came before is read. The end is no clean one.
+    ssize_t found;
+    while ((found = read(fd, block, sizeof block)) > 0) continue;
+    CHECK(found < 0 && errno == ECONNRESET);
+    tell(to_child[1]);
+    CHECK(waitpid(child, NULL, 0) == child);
+}
 #endif
 
 static volatile int is_over;
@@ -451,6 +494,7 @@ int main(int count, char **arguments) {
 #ifdef RAW
     if (!strcmp(part, "leave")) leave_to_child(way);
     if (!strcmp(part, "close_hidden")) close_hidden(way);
+    if (!strcmp(part, "close_hidden_beside_set")) close_hidden_beside_set(way);
 #endif
     if (!strcmp(part, "reuse")) reuse(way);
     if (!strcmp(part, "child")) share_with_child(way);

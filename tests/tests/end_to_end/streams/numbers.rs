@@ -90,6 +90,7 @@ fn stream_whose_hidden_descriptors_were_closed_is_reset() {
     const NAME: &str = "stream_whose_hidden_descriptors_were_closed_is_reset";
     let Some(program) = Program::compile(NAME, "-DRAW") else { return };
     (0..2).for_each(|is_below| _ = program.run("close_hidden", is_below));
+    (0..2).for_each(|for_space| _ = program.run("close_hidden_beside_set", for_space));
 }
 
 // If this failed, an image without the library would take bytes of a stream that it inherits by accident, and end it with its own end.
