@@ -137,6 +137,7 @@ real! {
     fn wordexp(words: *const c_char, expanded: *mut c_void, flags: c_int) -> c_int = c"wordexp";
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE = c"popen";
     fn adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int = c"posix_spawn_file_actions_adddup2";
+    fn sigtimedwait(set: *const sigset_t, info: *mut libc::siginfo_t, timeout: *const timespec) -> c_int = c"sigtimedwait";
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = c"sigaction";
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = c"syscall";
     fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int = c"io_uring_queue_init";

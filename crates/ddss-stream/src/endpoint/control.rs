@@ -69,6 +69,12 @@ impl Endpoint {
         bells.map(HiddenDescriptor::number)
     }
 
+    /// Returns true if this is the number of the control socket.
+    #[must_use]
+    pub fn is_control(&self, number: RawFd) -> bool {
+        self.local().hidden(Hidden::Control).is_some_and(|control| control.number() == number)
+    }
+
     /// Returns the control socket, or none after the peer has ended it: it would wake a waiter for ever.
     pub(crate) fn control(&self) -> HiddenDescriptor {
         let is_silent = self.local().latched.load(Ordering::Relaxed) & Latched::SILENT != 0;

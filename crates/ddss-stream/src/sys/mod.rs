@@ -10,8 +10,8 @@ mod user_memory;
 
 pub use descriptor::{Descriptor, HiddenDescriptor, ImageStart, compare_hidden_inodes, is_hidden};
 pub(crate) use descriptor::{
-    Rings, copy_signals, drain_bell, forget_raised_limit, is_at_mark, is_intact, is_lost, low_water, ring_bell, ring_peer,
-    take_rings,
+    Rings, copy_signals, drain_bell, forget_raised_limit, is_at_mark, is_intact, is_lost, low_water, ring_bell,
+    ring_peer, take_rings,
 };
 pub use guarded_copy::{load, resume_address, store};
 pub(crate) use link::{Link, Side};

@@ -18,6 +18,14 @@ pub(super) const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
+/// Signals that a fault raises: blocked, they would end the program.
+pub(super) const FAULTS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
 /// The action that the program set for one signal.
 pub(super) struct Action {
     handler: AtomicUsize,

@@ -11,18 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ddss_stream::signals;
 use libc::{sighandler_t, siginfo_t};
 
-use super::actions::{Action, MASK_BYTES, SIGNALS, bit, empty, is_handler, run};
-use super::faults;
+use super::actions::{Action, FAULTS, MASK_BYTES, SIGNALS, bit, empty, is_handler, run};
+use super::{faults, origins};
 use crate::sys::kernel::kernel_poll;
 use crate::sys::{errno, real};
 
-/// Signals that a fault raises: blocked, they would end the program.
-const FAULTS: u64 = bit(libc::SIGSEGV)
-    | bit(libc::SIGBUS)
-    | bit(libc::SIGILL)
-    | bit(libc::SIGFPE)
-    | bit(libc::SIGTRAP)
-    | bit(libc::SIGSYS);
 const ONE_SHOT: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
 /// Value by which `sigset` blocks a signal.
 const HOLD: sighandler_t = 2;
@@ -47,6 +40,8 @@ unsafe extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, conte
     if FAULTS & bit(signal) == 0 && signals::defer() && unsafe { wait(signal, info, context.cast()) } {
         return;
     }
+    // SAFETY: as above.
+    unsafe { origins::name_own_descriptor(info) };
     // SAFETY: as above.
     unsafe { run(signal, info, context) }
 }

@@ -5,6 +5,7 @@ mod faults;
 mod fork_lock;
 mod forks;
 mod handlers;
+mod origins;
 
 pub(crate) use fork_lock::{ForkGuard, ForkLock};
 pub(crate) use forks::install as install_fork_functions;
