@@ -49,6 +49,8 @@ pub struct Pump {
     name: String,
     epoll: OwnedFd,
     listener: OwnedFd,
+    /// A descriptor that is given up for a moment to refuse a program image, once the process may have no more.
+    spare: Option<OwnedFd>,
     entries: Vec<Entry>,
     free: Vec<usize>,
     timers: BTreeSet<(Instant, usize)>,
@@ -87,6 +89,7 @@ impl Pump {
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Self {
             name,
+            spare: Some(rustix::io::fcntl_dupfd_cloexec(&epoll, 0)?),
             epoll,
             listener,
             entries: vec![Entry::Listener],
@@ -169,8 +172,8 @@ impl Pump {
     }
 
     fn accept(&mut self) {
-        while let Ok(control) = rustix::net::accept_with(&self.listener, FLAGS) {
-            if self.controls >= self.controls_max || !is_same_user(&control) {
+        while let Some(control) = self.accept_one() {
+            if self.controls >= self.controls_max || self.spare.is_none() || !is_same_user(&control) {
                 continue;
             }
             let index = self.place();
@@ -180,6 +183,19 @@ impl Pump {
             } else {
                 self.free.push(index);
             }
+        }
+        self.spare = self.spare.take().or_else(|| rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0).ok());
+    }
+
+    /// Accepts a program image, also in place of the spare descriptor: one that waited would hand over connections that nobody serves.
+    fn accept_one(&mut self) -> Option<OwnedFd> {
+        let accept = || rustix::net::accept_with(&self.listener, FLAGS);
+        match accept() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.spare = None;
+                accept().ok()
+            }
+            accepted => accepted.ok(),
         }
     }
 

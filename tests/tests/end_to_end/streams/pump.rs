@@ -16,6 +16,7 @@ use super::{
 };
 
 pub(super) mod kills;
+mod limits;
 
 const RULES: &str = "use wire connect * *:*\nuse wire listen * *:*\n";
 const ANSWER_BYTES: usize = 20 * LEFT_BYTES;
