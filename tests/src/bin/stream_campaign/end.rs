@@ -5,8 +5,11 @@ use std::process::ChildStdout;
 
 use crate::{DEADLINE, Killed, Programs};
 
-/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll, as a runtime of tasks, as a server of files.
-pub(crate) const MODES: u64 = 7;
+/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll, as a runtime of tasks, as a server of files, messages that
+/// are larger than a ring.
+pub(crate) const MODES: u64 = 8;
+/// The last of them, whose bytes also go by TCP.
+pub(crate) const MESSAGES: u64 = 7;
 /// Faults of the processes themselves: none, forks, signals, both.
 pub(crate) const FAULTS: u64 = 4;
 /// Bit of the signals among the faults.

@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 enum { ROUND_TRIPS = 8, CHUNK = 100000, UNREAD = 30000, WARM_UP = 2000 };
-enum { REQUEST = 8, ANSWER = 160000, PAUSE_US = 200 };
-enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL, SHORT_CALLS, ANSWERS };
+enum { REQUEST = 8, ANSWER = 160000, PAUSE_US = 200, LARGE = 600 << 10 };
+enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL, SHORT_CALLS, ANSWERS, MESSAGES };
 enum { FORKS = 1, SIGNALS = 2, FORK_EVERY = 16, LINGER_US = 2000, ALARM_US = 300 };
 enum { ENDS, LINGERS, CLOSES, EXECUTES, WRITES, KINDS };
 
@@ -224,6 +224,17 @@ static void with_answers(void) {
     if (fcntl(fd, F_SETFL, 0)) fail("fcntl");
 }
 
+// Both ends write a message that is larger than a ring before they read one: each direction goes on by TCP, and comes back.
+static void with_messages(void) {
+    int moved;
+    for (;;) {
+        for (size_t done = 0; done < LARGE; done += moved > 0 ? moved : 0)
+            if (!(moved = give(LARGE - done < CHUNK ? LARGE - done : CHUNK))) return;
+        for (size_t done = 0; done < LARGE; done += moved > 0 ? moved : 0)
+            if (!(moved = take(LARGE - done < CHUNK ? LARGE - done : CHUNK))) return;
+    }
+}
+
 static void transfer(int mode) {
     pthread_t writer;
     if (faults & FORKS && next_fault() % 4 == 0) hand_over();
@@ -239,6 +250,7 @@ static void transfer(int mode) {
     case EPOLL_EDGE: with_epoll(EPOLLET); break;
     case POLL: with_poll(); break;
     case SHORT_CALLS: with_short_calls(); break;
+    case MESSAGES: with_messages(); break;
     default: with_answers();
     }
     while (take(sizeof room)) {}
