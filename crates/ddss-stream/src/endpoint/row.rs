@@ -57,7 +57,9 @@ impl Endpoint {
     /// Makes the entry of a connection that stays on TCP for this reason.
     pub fn on_tcp(socket: Descriptor, is_acceptor: bool, reason: Reason) -> Option<Self> {
         let endpoint = Self::allocate(if is_acceptor { ACCEPTOR } else { CONNECTOR })?;
-        endpoint.set_ends(&endpoint.ends(socket).ok()?);
+        // A connection that was reset has none, and may have a request to refuse all the same.
+        let none = SocketAddr::from(([0; 4], 0));
+        endpoint.set_ends(&endpoint.ends(socket).unwrap_or(Ends { connector: none, acceptor: none }));
         endpoint.shared().reason.store(reason as u32, Ordering::Relaxed);
         endpoint.shared().state.store(PLAIN, Ordering::Release);
         Some(endpoint)

@@ -198,6 +198,20 @@ fn acceptor_without_its_pump_reads_no_request_of_the_wire() {
     assert!(acceptor.starts_with(&start), "{acceptor}");
     let start = format!("Tcp: the peer does not speak the wire bytes={ANSWER_BYTES} ");
     assert!(connector.starts_with(&start), "{connector}");
+
+    // The same if the peer's pump died before the connection was accepted.
+    let mut accepting = without.child("wire_answer_again").spawn().unwrap();
+    let port = port_of(&mut accepting);
+    let process = rustix::process::Pid::from_child(&accepting);
+    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    let mut asking = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    asking.write_all(kills::HELLO).unwrap();
+    rustix::net::sockopt::set_socket_linger(&asking, Some(Duration::ZERO)).unwrap();
+    drop(asking);
+    rustix::process::kill_process(process, rustix::process::Signal::CONT).unwrap();
+    let connecting = without.child("wire_ask").env(PORT, port.to_string()).spawn().unwrap();
+    let [acceptor, _] = [accepting, connecting].map(|child| result(&output_of(child)));
+    assert!(acceptor.contains(&format!(" bytes={LEFT_BYTES} ")), "{acceptor}");
 }
 
 // If this failed, a server that starts a program for each connection would lose it.

@@ -19,7 +19,7 @@ pub(in super::super) const BYTES: u64 = 4 << 20;
 /// Longest time from the connection to the kill, in microseconds. The whole transfer takes some milliseconds.
 const DELAY_US: u64 = 12_000;
 /// Start of the hello by which a pump asks for the wire.
-const HELLO: &[u8] = b"MPA ID Req Frame";
+pub(super) const HELLO: &[u8] = b"MPA ID Req Frame";
 /// Kills of programs, and of pumps.
 const KILLS: u64 = 16;
 
