@@ -7,7 +7,11 @@ trap finish EXIT
 port=$((20000 + $$ % 12000))
 with() { env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
 head -c 2000000 /dev/urandom >"$folder/sent"
-serve() { exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} socat -t 60 TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork "$1"; }
+# With pipes socat itself takes the end of its child only after -t.
+serve() {
+    case $1 in *,pipes) set -- "$1" 2 ;; *) set -- "$1" 60 ;; esac
+    exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} socat -t "$2" TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork "$1"
+}
 for program in EXEC:cat EXEC:cat,pipes EXEC:cat,nofork SYSTEM:cat; do
     serve "$program" & server=$!
     until socat -u OPEN:/dev/null TCP:127.0.0.1:$port 2>/dev/null; do sleep 0.1; done
