@@ -2,55 +2,12 @@
 //
 // The hostile part runs under the library as its victim does, and then stores what it wants in the memory that both map, and changes the
 // descriptors that the library gave it. It knows the names of memory and descriptors, and nothing of their layout.
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
+#define PROGRAM "attacks"
+#include "program.h"
+
 #include <pthread.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-enum { ROUND_TRIPS = 8, WORDS = 96, LOCKED_WORDS = 72, PAGE = 4096, FIRST_FILE = 20, LAST_FILE = 60, SCRIBBLERS = 6, CLIENTS = 4096 };
-
-static void fail(const char *what) {
-    fprintf(stderr, "attacks: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static int connect_to(const char *port) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(atoi(port))};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, (void *)&name, sizeof name)) fail("connect");
-    return fd;
-}
-
-static int listen_and_say(void) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listener, (void *)&name, length) || listen(listener, 512) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
-    printf("PORT %d\n", ntohs(name.sin_port));
-    fflush(stdout);
-    return listener;
-}
-
-static void round_trips(int fd, long count) {
-    for (uint64_t round = 0, word; count-- > 0; round++) {
-        if (write(fd, &round, sizeof round) != sizeof round) fail("write");
-        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word || word != round) fail("answer");
-    }
-}
+enum { WORDS = 96, LOCKED_WORDS = 72, PAGE = 4096, FIRST_FILE = 20, LAST_FILE = 60, SCRIBBLERS = 6, CLIENTS = 4096 };
 
 // Returns the pages of cursors that this program has mapped; the last one is that of the last stream.
 static int pages(char *found[CLIENTS]) {
@@ -67,8 +24,8 @@ static int pages(char *found[CLIENTS]) {
 static int shared_connection(const char *port, char **page) {
     static char *before[CLIENTS], *after[CLIENTS];
     for (int tries = 0; tries < CLIENTS; tries++) {
-        int old = pages(before), fd = connect_to(port);
-        round_trips(fd, ROUND_TRIPS);
+        int old = pages(before), fd = connect_to_port(port);
+        make_trips(fd);
         int now = pages(after);
         for (int i = 0; i < now; i++) {
             int is_new = 1;
@@ -189,11 +146,7 @@ static void use_inherited(int fd, const char *path) {
 
 static void serve_then_exec(char *self, char *path, char *marker) {
     int listener = listen_and_say(), fd = accept(listener, NULL, NULL);
-    for (int round = 0; round < ROUND_TRIPS; round++) {
-        uint64_t word;
-        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word || write(fd, &word, sizeof word) != sizeof word)
-            fail("exchange");
-    }
+    answer_trips(fd);
     int file = open(path, O_CREAT | O_RDWR | O_APPEND, 0600);
     for (int number = FIRST_FILE; number < LAST_FILE; number++)
         if (dup2(file, number) < 0) fail("dup2");
@@ -252,8 +205,8 @@ int main(int count, char **arguments) {
     if (!strcmp(part, "serve_with_epoll")) serve_with_epoll();
     if (!strcmp(part, "serve_with_poll")) serve_with_poll();
     if (!strcmp(part, "ask")) {
-        int fd = connect_to(arguments[2]);
-        round_trips(fd, atol(arguments[3]));
+        int fd = connect_to_port(arguments[2]);
+        for (long round = 0; round < atol(arguments[3]); round++) trip(fd, round);
         printf("RESULT done\n");
     }
     return 0;

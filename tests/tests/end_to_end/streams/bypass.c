@@ -1,44 +1,17 @@
 // A program that reaches its socket past libc's usual calls: bypass PART [STATIC PROGRAM]
 //
 // It accepts one connection, answers eight round trips, takes its part, reads to the end and answers with a million bytes.
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
+#define PROGRAM "bypass"
+#include "program.h"
+
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <spawn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <wordexp.h>
-#include <unistd.h>
 
-enum { ANSWER = 1000000, ROUND_TRIPS = 8 };
+enum { ANSWER = 1000000 };
 static char bytes[ANSWER];
 extern char **environ;
-
-static void fail(const char *what) {
-    fprintf(stderr, "bypass: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static int is_shared(void) {
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
 
 static size_t read_all(int in) {
     size_t total = 0;
@@ -49,28 +22,14 @@ static size_t read_all(int in) {
 }
 
 static void answer(int out) {
-    for (size_t done = 0; done < ANSWER;) {
-        ssize_t written = write(out, bytes + done, ANSWER - done);
-        if (written < 0) fail("write");
-        done += written;
-    }
+    put(out, bytes, ANSWER);
 }
 
 static int accept_one(int flags) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
-    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
-    printf("PORT %d\n", ntohs(name.sin_port));
-    fflush(stdout);
+    int listener = listen_and_say(), fd;
     if ((fd = accept4(listener, NULL, NULL, flags)) < 0) fail("accept");
     close(listener);
-    for (int round = 0; round < ROUND_TRIPS; round++) {
-        uint64_t word;
-        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word || write(fd, &word, sizeof word) != sizeof word)
-            fail("exchange");
-    }
+    answer_trips(fd);
     return fd;
 }
 
@@ -192,12 +151,9 @@ static int wrong_pointers(int fd) {
 
 // Connects a descriptor that a set knows already, as nginx does for its upstreams, and waits in the set for a byte.
 static void register_before_connect(void) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in name;
     struct epoll_event event = {.events = EPOLLIN};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
-    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
+    int listener = listen_on(&name), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
     pid_t child = fork();
     uint64_t word = 1;
     alarm(60);
@@ -207,7 +163,7 @@ static void register_before_connect(void) {
         while (recv(accepted, &word, sizeof word, MSG_WAITALL) == sizeof word) write(accepted, &word, sizeof word);
         _exit(0);
     }
-    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) || connect(fd, (void *)&name, length)) fail("connect");
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) || connect(fd, (void *)&name, sizeof name)) fail("connect");
     for (int round = 0; round < ROUND_TRIPS; round++) {
         if (write(fd, &word, sizeof word) != sizeof word || epoll_wait(set, &event, 1, -1) != 1) fail("epoll_wait");
         if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word) fail("recv");
@@ -235,14 +191,11 @@ static void fill_and_drain(int fd, int order, int done) {
 // in the set meanwhile, as in a runtime of tasks.
 static void space_before_the_look(void) {
     static char block[1 << 20];
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in name;
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+    int listener = listen_on(&name), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
     int order[2], done[2];
     pthread_t sleeper;
-    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
     if (pipe(order) || pipe(done)) fail("pipe");
     pid_t child = fork();
     uint64_t word = 1;
@@ -252,16 +205,13 @@ static void space_before_the_look(void) {
         close(fd);
         close(order[1]);
         int accepted = accept(listener, NULL, NULL);
-        for (int round = 0; round < ROUND_TRIPS; round++)
-            if (recv(accepted, &word, sizeof word, MSG_WAITALL) == sizeof word) write(accepted, &word, sizeof word);
+        answer_trips(accepted);
         while (read(order[0], &written, sizeof written) == sizeof written && written > 0)
             if (recv(accepted, block, written, MSG_WAITALL) == written) write(done[1], &written, sizeof written);
         _exit(0);
     }
-    if (connect(fd, (void *)&name, length)) fail("connect");
-    for (int round = 0; round < ROUND_TRIPS; round++)
-        if (write(fd, &word, sizeof word) != sizeof word || recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word)
-            fail("round trip");
+    if (connect(fd, (void *)&name, sizeof name)) fail("connect");
+    make_trips(fd);
     if (!is_shared()) fail("the stream stayed on TCP");
     if (fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll_ctl");
     if (epoll_wait(set, &event, 1, 1000) != 1 || !(event.events & EPOLLOUT)) fail("a new registration reports space");
@@ -284,14 +234,11 @@ static void space_before_the_look(void) {
 // TCP. Runtimes of tasks wait for the next edge then.
 static void short_read_is_the_last(void) {
     static char block[1 << 12];
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in name;
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0), accepted;
+    int listener = listen_on(&name), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0), accepted;
     alarm(60);
-    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
-    if (connect(fd, (void *)&name, length) || (accepted = accept(listener, NULL, NULL)) < 0) fail("connect");
+    if (connect(fd, (void *)&name, sizeof name) || (accepted = accept(listener, NULL, NULL)) < 0) fail("connect");
     if (fcntl(accepted, F_SETFL, O_NONBLOCK) || epoll_ctl(set, EPOLL_CTL_ADD, accepted, &event)) fail("epoll_ctl");
     // The connector looks for the offer only when it reads: what it writes before is on TCP.
     for (int round = 0; round < ROUND_TRIPS; round++) {

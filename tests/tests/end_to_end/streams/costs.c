@@ -1,34 +1,14 @@
 // Descriptors and memory of many streams: costs serve | costs crowd PORT COUNT | costs fill PORT COUNT
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
+#define PROGRAM "costs"
+#include "program.h"
 
-enum { ROUND_TRIPS = 8, COUNT_MAX = 1024, BLOCK = 100000, BLOCKS = 4, LOOKS = 100 };
+enum { COUNT_MAX = 1024, BLOCK = 100000, BLOCKS = 4, LOOKS = 100 };
 static int sockets[COUNT_MAX];
 static char block[BLOCK];
 
-static void fail(const char *what) {
-    fprintf(stderr, "costs: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
 static void serve(void) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct epoll_event event = {.events = EPOLLIN}, events[64];
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
-    if (bind(listener, (void *)&name, length) || listen(listener, 64) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
-    printf("PORT %d\n", ntohs(name.sin_port));
-    fflush(stdout);
+    int listener = listen_and_say(), set = epoll_create1(0);
     event.data.fd = listener;
     epoll_ctl(set, EPOLL_CTL_ADD, listener, &event);
     for (;;) {
@@ -52,11 +32,10 @@ static void exchange(int fd, size_t bytes) {
     if (recv(fd, block, bytes, MSG_WAITALL) != bytes) fail("read");
 }
 
-static int connect_to(const char *port) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(atoi(port))};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (void *)&name, sizeof name)) fail("connect");
-    for (int round = 0; round < ROUND_TRIPS; round++) exchange(fd, 8);
+static int connect_closed_on_exec(const char *port) {
+    int fd = connect_to_port(port);
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC)) fail("FD_CLOEXEC");
+    make_trips(fd);
     return fd;
 }
 
@@ -78,7 +57,7 @@ static long resident_kib(int *streams) {
 int main(int count, char **arguments) {
     if (count == 2) serve();
     int streams, wanted = atoi(arguments[3]);
-    for (int i = 0; i < wanted; i++) sockets[i] = connect_to(arguments[2]);
+    for (int i = 0; i < wanted; i++) sockets[i] = connect_closed_on_exec(arguments[2]);
     if (!strcmp(arguments[1], "crowd")) {
         for (int i = 0; i < wanted; i++) exchange(sockets[i], 8);
         resident_kib(&streams);

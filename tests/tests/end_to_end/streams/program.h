@@ -62,6 +62,10 @@ static inline int shared_streams(void) {
     return found;
 }
 
+static inline int is_shared(void) {
+    return shared_streams() > 0;
+}
+
 static inline int has_library(void) {
     return *(getenv("LD_PRELOAD") ?: "") != 0;
 }
@@ -73,6 +77,15 @@ static inline int listen_on(struct sockaddr_in *name) {
     *name = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (bind(listener, (void *)name, length) || listen(listener, 512) || getsockname(listener, (void *)name, &length))
         fail("listen");
+    return listener;
+}
+
+// The same, for a test that reads the port.
+static inline int listen_and_say(void) {
+    struct sockaddr_in name;
+    int listener = listen_on(&name);
+    printf("PORT %d\n", ntohs(name.sin_port));
+    fflush(stdout);
     return listener;
 }
 
@@ -117,6 +130,11 @@ static inline int connect_to(const struct sockaddr_in *name) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || bind(fd, (void *)&own, sizeof own) || (connect(fd, (void *)name, sizeof *name) && errno != EINTR)) fail("connect");
     return fd;
+}
+
+static inline int connect_to_port(const char *port) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(atoi(port))};
+    return connect_to(&name);
 }
 
 // Makes a stream between two processes: returns 0 in the child, which accepted, and its number in the parent, which connected. Both ends

@@ -3,54 +3,29 @@
 // Both ends of its stream are its own. It ends with 0 if every handler ran, before its alarm.
 #define _GNU_SOURCE
 #define __USE_XOPEN_EXTENDED
-#include <arpa/inet.h>
-#include <errno.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+#define PROGRAM "signals"
+#include "program.h"
 
-enum { ROUND_TRIPS = 8, SIGNALS = 500, WORD = 8 };
+#include <sys/resource.h>
+#include <time.h>
+
+enum { SIGNALS = 500, WORD = 8 };
 static int ends[2];
 static volatile sig_atomic_t ran;
 extern sighandler_t sigset(int, sighandler_t);
 extern int __sigaction(int, const struct sigaction *, struct sigaction *);
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "signals: line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
-            exit(1); \
-        } \
-    } while (0)
-
-static int is_shared(void) {
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
-
-static void trip(int from, int to, int flags) {
+static void move(int from, int to) {
     uint64_t word = 1;
-    CHECK(send(from, &word, WORD, flags) == WORD && recv(to, &word, WORD, MSG_WAITALL) == WORD);
+    CHECK(send(from, &word, WORD, 0) == WORD && recv(to, &word, WORD, MSG_WAITALL) == WORD);
 }
 
 static void connect_pair(void) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(!bind(listener, (void *)&name, length) && !listen(listener, 1) && !getsockname(listener, (void *)&name, &length));
-    CHECK(!connect(ends[0], (void *)&name, length) && (ends[1] = accept(listener, NULL, NULL)) >= 0);
-    for (int round = 0; round < ROUND_TRIPS; round++) trip(ends[0], ends[1], 0), trip(ends[1], ends[0], 0);
+    struct sockaddr_in name;
+    int listener = listen_on(&name);
+    ends[0] = connect_to(&name);
+    CHECK((ends[1] = accept(listener, NULL, NULL)) >= 0);
+    for (int round = 0; round < ROUND_TRIPS; round++) move(ends[0], ends[1]), move(ends[1], ends[0]);
     close(listener);
 }
 
@@ -112,7 +87,7 @@ int main(int count_of, char **arguments) {
     struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
     alarm(40);
     connect_pair();
-    CHECK(is_shared() == (*(getenv("LD_PRELOAD") ?: "") != 0));
+    CHECK(is_shared() == has_library());
     if (!strcmp(part, "limit")) {
         CHECK(!sigaction(SIGRTMIN, &action, NULL));
         work_under(SIGRTMIN, count, 1);

@@ -1,46 +1,17 @@
 // A program that waits in ways that few programs do: waits PART
 //
 // A child echoes every connection. The program ends with 0 if every byte was right, before its alarm.
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
+#define PROGRAM "waits"
+#include "program.h"
+
 #include <pthread.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <time.h>
 
-enum { ROUND_TRIPS = 8, FORKS = 100, INTERRUPTS = 2000, LIMIT_S = 50, WAIT_MS = 10000, LATE = 0x55 };
-static struct sockaddr_in name = {.sin_family = AF_INET};
+enum { FORKS = 100, INTERRUPTS = 2000, LIMIT_S = 50, WAIT_MS = 10000, LATE = 0x55 };
+static struct sockaddr_in name;
 static volatile sig_atomic_t is_over;
-
-static void fail(const char *what) {
-    fprintf(stderr, "waits: %s: %s\n", what, strerror(errno));
-    _exit(1);
-}
-
-static int is_shared(void) {
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
 
 static void *echo(void *descriptor) {
     char bytes[4096];
@@ -55,11 +26,7 @@ static void *echo(void *descriptor) {
 }
 
 static pid_t serve(void) {
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(listener, (void *)&name, length) || listen(listener, 100) || getsockname(listener, (void *)&name, &length))
-        fail("listen");
+    int listener = listen_on(&name), fd;
     pid_t server = fork();
     if (server) {
         close(listener);
@@ -75,34 +42,9 @@ static pid_t serve(void) {
     return 0;
 }
 
-// Reads whole words. Calls may be interrupted.
-static void get(int fd, void *to, size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t found = read(fd, (char *)to + done, bytes - done);
-        if (found == 0 || (found < 0 && errno != EINTR && errno != EAGAIN)) fail("read");
-        if (found > 0) done += found;
-    }
-}
-
-static void put(int fd, const void *from, size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t written = write(fd, (const char *)from + done, bytes - done);
-        if (written < 0 && errno != EINTR && errno != EAGAIN) fail("write");
-        if (written > 0) done += written;
-    }
-}
-
-static void trip(int fd, uint64_t word) {
-    uint64_t answer = 0;
-    put(fd, &word, sizeof word);
-    get(fd, &answer, sizeof answer);
-    if (answer != word) fail("a wrong answer");
-}
-
 static int dial(void) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || (connect(fd, (void *)&name, sizeof name) && errno != EINTR)) fail("connect");
-    for (int round = 0; round < ROUND_TRIPS; round++) trip(fd, round);
+    int fd = connect_to(&name);
+    make_trips(fd);
     return fd;
 }
 
@@ -461,18 +403,9 @@ static void select_more(void) {
     if (select(fd + 1, (void *)sets[0], NULL, NULL, &soon) != 0 || sets[0][fd / 64]) fail("nothing is ready");
 }
 
-static int is_counted_shared(void) {
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps)) found += strstr(line, "/memfd:ddss-stream ") != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
-
 // Sets options that need the kernel's stream before there is another one: low water marks, signals, urgent data.
 static void ask_for_options(void) {
-    int before = is_counted_shared();
+    int before = shared_streams();
     for (int option = 0; option < 5; option++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0), eight = 8, one = 1, mark;
         if (connect(fd, (void *)&name, sizeof name)) fail("connect");
@@ -484,8 +417,8 @@ static void ask_for_options(void) {
             case 4: if (ioctl(fd, SIOCATMARK, &mark) || mark) fail("SIOCATMARK"); break;
         }
         if (option == 2 || option == 3) signal(SIGIO, SIG_IGN);
-        for (int round = 0; round < ROUND_TRIPS; round++) trip(fd, round);
-        if (is_counted_shared() != before) fail("the stream left TCP");
+        make_trips(fd);
+        if (shared_streams() != before) fail("the stream left TCP");
         close(fd);
     }
     // A mark that is set later: reads wait for eight bytes, and so do waits.
@@ -524,7 +457,7 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     pid_t server = serve();
     int fd = dial();
-    if (*(getenv("LD_PRELOAD") ?: "") && !is_shared()) fail("the stream stayed on TCP");
+    if (has_library() && !is_shared()) fail("the stream stayed on TCP");
     close(fd);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (strcmp(part, parts[i].name)) continue;
