@@ -8,12 +8,23 @@ use crate::{DEADLINE, Killed, Programs};
 /// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll, as a runtime of tasks, as a server of files, messages that
 /// are larger than a ring.
 pub(crate) const MODES: u64 = 8;
-/// The last of them, whose bytes also go by TCP.
+/// The last of them.
 pub(crate) const MESSAGES: u64 = 7;
 /// Faults of the processes themselves: none, forks, signals, both.
 pub(crate) const FAULTS: u64 = 4;
 /// Bit of the signals among the faults.
 pub(crate) const SIGNALS: u64 = 2;
+
+/// Report of an end about its transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    /// Bytes that it read.
+    pub(crate) received: u64,
+    /// True if the stream had left TCP.
+    pub(crate) is_shared: bool,
+    /// Bytes that came by TCP after that.
+    pub(crate) by_tcp: u64,
+}
 
 /// A running end.
 pub(crate) struct End {
@@ -54,14 +65,17 @@ impl End {
         Err(format!("an end did not say {word}"))
     }
 
-    /// Waits for the end of the process. Returns the bytes that it read, and whether the stream had left TCP.
-    pub(crate) fn finish(&mut self) -> Result<(u64, bool), String> {
+    /// Waits for the end of the process. Returns what it says of the transfer.
+    pub(crate) fn finish(&mut self) -> Result<Report, String> {
         let has_succeeded = self.process.wait(DEADLINE)?;
         let mut said = String::new();
         self.output.read_to_string(&mut said).map_err(|error| error.to_string())?;
         let end = said.lines().find_map(|line| line.strip_prefix("END ")).filter(|_| has_succeeded);
-        let (received, shared) = end.and_then(|end| end.split_once(' ')).ok_or_else(|| said.clone())?;
-        Ok((received.parse().map_err(|_| said.clone())?, shared == "1"))
+        let numbers = end.map(|end| end.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>());
+        match numbers.as_ref().map(|numbers| numbers.as_deref()) {
+            Some(Ok(&[received, shared, by_tcp])) => Ok(Report { received, is_shared: shared == 1, by_tcp }),
+            _ => Err(said),
+        }
     }
 
     /// Returns the number of bytes that `write` took in the transfer.

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -58,6 +59,13 @@ static int lines_with(const char *path, const char *text) {
 }
 
 static int is_shared(void) { return lines_with("/proc/self/maps", "/memfd:ddss-stream ") > 0; }
+
+// Returns the number of bytes that came by TCP.
+static uint64_t tcp_received(void) {
+    struct tcp_info found = {0};
+    socklen_t length = sizeof found;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &found, &length) ? 0 : found.tcpi_bytes_received;
+}
 
 // Reads once. 0: the stream ended or failed. -1: it has no bytes now.
 static int take(size_t most) {
@@ -302,8 +310,10 @@ static int transfer_part(char **arguments) {
     }
     printf("CONNECTED\n");
     int is_ready = exchange(ROUND_TRIPS), shared = is_shared();
+    uint64_t by_tcp = tcp_received();
     if (is_ready) printf("READY\n"), transfer(mode);
-    printf("END %llu %d\n", (unsigned long long)received, shared);
+    by_tcp = tcp_received() - by_tcp;
+    printf("END %llu %d %llu\n", (unsigned long long)received, shared, (unsigned long long)by_tcp);
     return 0;
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, 
         let mut connector = End::start(programs, "connect", &port, [mode, faults], seed, BYTES)?;
         let ends = [acceptor.finish().map_err(of_mode)?, connector.finish().map_err(of_mode)?];
         let written = [connector.written(), acceptor.written()];
-        if ends.map(|(received, _)| received) != written || !ends.iter().all(|(_, is_shared)| *is_shared) {
+        if ends.map(|end| end.received) != written || !ends.iter().all(|end| end.is_shared) {
             return Err(of_mode(format!("{ends:?} of {written:?}")));
         }
         bytes += written[0] + written[1];
