@@ -1,10 +1,12 @@
 //! Command line arguments of `ddss`.
 
+pub(crate) mod dsm;
 pub(crate) mod map;
 pub(crate) mod values;
 
 pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions};
 
+use crate::arguments::dsm::{DsmCommand, DsmRankOptions};
 use crate::arguments::map::MapCommand;
 use crate::arguments::values::{model, node, octal, placement, size};
 use crate::demo::{DemoClientOptions, DemoOptions};
@@ -130,6 +132,11 @@ pub(crate) enum Command {
     Streams,
     #[command(hide = true)]
     StreamPump(PumpOptions),
+    /// Start, list and remove the ranks of page-based shared memory
+    #[command(subcommand, after_help = examples::DSM)]
+    Dsm(DsmCommand),
+    #[command(hide = true)]
+    DsmRank(DsmRankOptions),
     /// Create a cluster, add nodes and remove them
     #[command(subcommand, after_help = examples::CLUSTER)]
     Cluster(ClusterCommand),

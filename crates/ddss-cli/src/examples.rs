@@ -251,3 +251,28 @@ joins anew with an empty state folder.";
 pub(crate) const CLUSTER_STATUS: &str = "\
 Examples:
   ddss cluster status   one sentence; `ddss nodes` is the table";
+
+pub(crate) const DSM: &str = "\
+Examples:
+  ddss dsm run -n 4 -- ./heat   four ranks on this node
+  ddss dsm ls                   spaces, and how many of their ranks live";
+
+pub(crate) const DSM_RUN: &str = "\
+Examples:
+  ddss dsm run -n 4 -- ./heat
+  ddss dsm run -n 4 --protocol async -- ./heat 1024
+  ddss dsm run -n 4 --space heat --ranks 0-1 -- ./heat   on the first node
+  ddss dsm run -n 4 --space heat --ranks 2-3 -- ./heat   on the second one
+
+When a rank fails, the others end with an error that names it, and so does this
+command. Ctrl-C ends all of them.";
+
+pub(crate) const DSM_LS: &str = "\
+Examples:
+  ddss dsm ls
+  ddss dsm ls --json";
+
+pub(crate) const DSM_RM: &str = "\
+Examples:
+  ddss dsm rm heat           after all of its ranks have ended
+  ddss dsm rm heat --force   its ranks end with an error";

@@ -111,6 +111,8 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Run(_) if json => Err(CommandError::NoJsonOutput),
         Command::Run(options) => commands::streams::run(options),
         Command::Streams => commands::streams::list(json),
+        Command::Dsm(command) => commands::dsm::run(command, json),
+        Command::DsmRank(options) => commands::dsm::become_rank(options),
         Command::StreamPump(options) => commands::streams::pump(options),
         Command::Trace(options) => commands::trace::run(options, json),
         Command::Status(place) => commands::status::run(place, json),

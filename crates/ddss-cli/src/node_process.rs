@@ -31,13 +31,19 @@ pub(crate) struct DemoNodeOptions {
     arguments: Vec<OsString>,
 }
 
+/// Ends this process, and the program that it becomes, with its parent.
+pub(crate) fn tie_to_parent(parent: i32) -> Result<(), CommandError> {
+    let tie = || -> std::io::Result<()> { Ok(set_parent_process_death_signal(Some(Signal::TERM))?) };
+    tie().map_err(CommandError::system("tie a process to the program that started it"))?;
+    if Pid::as_raw(getppid()) != parent {
+        return Err(CommandError::Refused("the program that started this process has ended".to_owned()));
+    }
+    Ok(())
+}
+
 /// Becomes a `ddssd` that ends with its parent.
 pub(crate) fn run(options: &DemoNodeOptions) -> Result<(), CommandError> {
-    let tie = || -> std::io::Result<()> { Ok(set_parent_process_death_signal(Some(Signal::TERM))?) };
-    tie().map_err(CommandError::system("tie the node to this program"))?;
-    if Pid::as_raw(getppid()) != options.parent {
-        return Err(CommandError::Demo("the program that started the node has ended".to_owned()));
-    }
+    tie_to_parent(options.parent)?;
     let beside = std::env::current_exe().map_err(CommandError::system("find the path of this program"))?;
     let beside = beside.with_file_name("ddssd");
     let mut daemon = if beside.exists() { Command::new(beside) } else { Command::new("ddssd") };

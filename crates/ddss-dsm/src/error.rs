@@ -36,6 +36,9 @@ pub enum SpaceError {
         /// Bytes of the space.
         bytes: u64,
     },
+    /// The program was not started as a rank.
+    #[error("{0} is not set or unknown: start this program with `ddss dsm run -n 4 -- PROGRAM`")]
+    NotLaunched(&'static str),
     /// The other ranks cannot reach this address.
     #[error("cannot listen on {0}: name an address of this machine that the other ranks reach")]
     Address(IpAddr),

@@ -20,6 +20,6 @@ mod view;
 
 pub use ddss_dsm_core::{Failure, Homes, Ordering, Protocol, Rank, Stamps, Statistics};
 pub use error::SpaceError;
-pub use space::{Section, Space, SpaceOptions};
+pub use space::{Launch, Section, Space, SpaceOptions};
 pub use sys::{ReadView, WriteView};
 pub use view::Region;

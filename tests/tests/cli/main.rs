@@ -4,6 +4,7 @@ mod command_json;
 mod command_line;
 mod commands;
 mod demo;
+mod dsm;
 mod live_views;
 mod offline;
 mod second_reader;

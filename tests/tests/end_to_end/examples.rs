@@ -22,6 +22,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "shared_matrix",
         "48 blocks by workers on two nodes, the one of a dead worker recovered, and the product is right",
     ),
+    ("heat_stencil", "the plate equals that of one process, bit by bit"),
     ("ten_thousand_tasks", "10000 tasks of one client passed a gate at once: 2000 jobs, each done by one of them"),
     ("axum_service", "200 visits through two services: both count all of them"),
 ];

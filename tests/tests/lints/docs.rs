@@ -10,6 +10,7 @@ const WORDS_MAX: &[(&str, usize)] = &[("README.md", 800), ("docs/architecture.md
 /// Pages about one system that is built on the core: each has a limit of its own, beside that of `docs/`.
 const SYSTEM_PAGES: &[&str] = &[
     "docs/book/src/streams.md",
+    "docs/book/src/dsm.md",
     "docs/book/src/concepts/tables.md",
     "docs/book/src/concepts/large-values.md",
     "docs/notes/stream-figures.md",

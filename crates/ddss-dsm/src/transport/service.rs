@@ -101,6 +101,9 @@ pub(crate) struct Service {
     /// Calls that the engine works on.
     waiting: HashMap<CallId, Sender<Result<Reply, Failure>>>,
     next_call: u64,
+    /// Results of calls that failed with the space, and the time until which they may wait.
+    failed_calls: Vec<(Sender<Result<Reply, Failure>>, Result<Reply, Failure>)>,
+    failed_calls_due: Option<Duration>,
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
     is_ready: bool,
@@ -117,6 +120,8 @@ pub(crate) struct Service {
 impl Service {
     /// Longest time between two looks at the group while the thread does not sleep.
     const TICK: Duration = Duration::from_millis(1);
+    /// Longest time in which the peers are told why the space has ended, before the application is.
+    const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
         let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, commands, wake } = config;
@@ -134,6 +139,8 @@ impl Service {
             wake,
             waiting: HashMap::new(),
             next_call: 0,
+            failed_calls: Vec::new(),
+            failed_calls_due: None,
             held: Vec::new(),
             is_ready: config.ranks == 1,
             has_ended: false,
@@ -174,8 +181,7 @@ impl Service {
                 Action::Swap { at, tag, offset, word } => (*at, Post::Swap { tag: *tag, offset: *offset, word: *word }),
                 Action::Complete { call, result } => {
                     if let Some(reply) = self.waiting.remove(call) {
-                        // The application may be gone.
-                        let _ = reply.send(result.map(Reply::Value));
+                        self.complete(reply, result.map(Reply::Value));
                     }
                     continue;
                 }
@@ -184,6 +190,29 @@ impl Service {
         }
         out.clear();
         self.out = out;
+    }
+
+    /// Answers a call. The application may end after a failed one: the peers learn the reason for the end of the space before, or
+    /// they would take this rank for the first one that was lost.
+    fn complete(&mut self, reply: Sender<Result<Reply, Failure>>, result: Result<Reply, Failure>) {
+        if self.engine.failure().is_some() {
+            let due = self.now() + Self::FAREWELL_MAX;
+            self.failed_calls.push((reply, result));
+            self.failed_calls_due.get_or_insert(due);
+        } else {
+            // The application may be gone.
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Answers the calls that failed, once nothing is left to tell the peers. Returns true if calls wait.
+    fn complete_failed(&mut self, posted: usize) -> bool {
+        let Some(due) = self.failed_calls_due else { return false };
+        if (posted == 0 && self.is_idle()) || self.now() >= due {
+            self.failed_calls_due = None;
+            self.failed_calls.drain(..).for_each(|(reply, result)| drop(reply.send(result)));
+        }
+        true
     }
 
     fn call(&mut self, request: Request, reply: Sender<Result<Reply, Failure>>) {
@@ -483,7 +512,8 @@ impl ProgressTask for Service {
             self.end(failure);
             worked += 1;
         }
-        worked + self.post()
+        let posted = self.post();
+        worked + posted + usize::from(self.complete_failed(posted))
     }
 
     fn has_served_peers(&self) -> bool {

@@ -1,0 +1,96 @@
+//! Arguments of `ddss dsm`.
+
+use crate::arguments::values::DaemonOptions;
+use crate::examples;
+use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum DsmCommand {
+    /// Start the ranks of a space: a program several times, each with a number of its own
+    #[command(after_help = examples::DSM_RUN)]
+    Run(DsmRunOptions),
+    /// List the spaces, with the ranks that live
+    #[command(after_help = examples::DSM_LS)]
+    Ls(DaemonOptions),
+    /// Release the names of spaces whose ranks are gone
+    #[command(after_help = examples::DSM_RM)]
+    Rm(DsmRemoveOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DsmRunOptions {
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+    /// Number of ranks of the space, on all nodes together
+    #[arg(short = 'n', long = "count", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) count: u16,
+    /// Name of the space [default: run-PID, of this process]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) space: Option<String>,
+    /// Ranks that this command starts, such as 0-3 or 5; others start on other nodes [default: all]
+    #[arg(long, value_name = "RANKS", requires = "space", value_parser = rank_range)]
+    pub(crate) ranks: Option<(u16, u16)>,
+    /// Protocol of the pages
+    #[arg(long, value_enum, default_value_t = ProtocolName::Newgendsm)]
+    pub(crate) protocol: ProtocolName,
+    /// Order of diffs and fetches
+    #[arg(long, value_enum, default_value_t = OrderingName::Stamped)]
+    pub(crate) ordering: OrderingName,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Arguments of the hidden command that becomes a rank.
+#[derive(Args, Debug)]
+pub(crate) struct DsmRankOptions {
+    /// Process that started this one
+    #[arg(long)]
+    pub(crate) parent: i32,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DsmRemoveOptions {
+    /// Names of the spaces
+    #[arg(required = true, value_name = "SPACE")]
+    pub(crate) spaces: Vec<String>,
+    /// Release a space whose ranks live: they end with an error
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+}
+
+/// Protocols, from the paper.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum ProtocolName {
+    /// Every request is a message to a handler
+    Async,
+    /// Pages and homes are read one-sided
+    Ardmar,
+    /// Diffs are written one-sided
+    Draw,
+    /// Both
+    Newgendsm,
+}
+
+/// Orders of diffs and fetches.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum OrderingName {
+    /// A fetch looks at the stamps of a page
+    Stamped,
+    /// A release waits until its writes are placed
+    Placed,
+}
+
+fn rank_range(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        _ => Err("name ranks such as 0-3 or 5".to_owned()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Place of a rank that `ddss dsm run` started.
+
+use super::options::SpaceOptions;
+use crate::error::SpaceError;
+use ddss_dsm_core::{Ordering, Protocol, Stamps};
+use std::env;
+
+/// The space and the number of a rank that `ddss dsm run` started.
+///
+/// ```no_run
+/// use ddss_dsm::{Launch, Space};
+/// let launch = Launch::from_environment()?;
+/// let client = ddss::Client::connect()?;
+/// let space = Space::join(&client, &launch.space, launch.options(64 << 20))?;
+/// println!("rank {} of {}", space.rank(), space.ranks());
+/// # space.leave()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Launch {
+    /// Name of the space.
+    pub space: String,
+    /// Number of this rank.
+    pub rank: u16,
+    /// Number of ranks.
+    pub ranks: u16,
+    protocol: Protocol,
+    ordering: Ordering,
+}
+
+impl Launch {
+    /// Reads what `ddss dsm run` tells its processes.
+    ///
+    /// # Errors
+    /// The process was not started by it.
+    pub fn from_environment() -> Result<Self, SpaceError> {
+        let value = |name: &'static str| env::var(name).map_err(|_| SpaceError::NotLaunched(name));
+        Self::of(value)
+    }
+
+    fn of(value: impl Fn(&'static str) -> Result<String, SpaceError>) -> Result<Self, SpaceError> {
+        let number = |name| value(name)?.parse().map_err(|_| SpaceError::NotLaunched(name));
+        let protocol = match value("DDSS_DSM_PROTOCOL").as_deref().unwrap_or("newgendsm") {
+            "async" => Protocol::Async,
+            "ardmar" => Protocol::Ardmar,
+            "draw" => Protocol::Draw,
+            "newgendsm" => Protocol::NewGenDsm,
+            _ => return Err(SpaceError::NotLaunched("DDSS_DSM_PROTOCOL")),
+        };
+        let ordering = match value("DDSS_DSM_ORDERING").as_deref().unwrap_or("stamped") {
+            "stamped" => Ordering::Stamped,
+            "placed" => Ordering::Placed,
+            _ => return Err(SpaceError::NotLaunched("DDSS_DSM_ORDERING")),
+        };
+        let (rank, ranks) = (number("DDSS_DSM_RANK")?, number("DDSS_DSM_RANKS")?);
+        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, protocol, ordering })
+    }
+
+    /// Returns options for a space of so many bytes.
+    pub fn options(&self, bytes: u64) -> SpaceOptions {
+        SpaceOptions::new(self.ranks, bytes).rank(self.rank).protocol(self.protocol, self.ordering, Stamps::PerHome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_and_malformed_values_are_named() {
+        // If this broke, a program that was started by hand would join as some rank, or fail without a next step.
+        let of = |given: &'static [(&str, &str)]| {
+            Launch::of(move |name| {
+                let found = given.iter().find(|(given, _)| *given == name);
+                found.map(|(_, value)| (*value).to_owned()).ok_or(SpaceError::NotLaunched(name))
+            })
+        };
+        let all = &[("DDSS_DSM_SPACE", "heat"), ("DDSS_DSM_RANK", "2"), ("DDSS_DSM_RANKS", "4")];
+        let launch = of(all).unwrap();
+        assert_eq!((launch.space.as_str(), launch.rank, launch.ranks), ("heat", 2, 4));
+        assert_eq!((launch.protocol, launch.ordering), (Protocol::NewGenDsm, Ordering::Stamped));
+        assert_eq!(
+            of(&all[..2]).unwrap_err().to_string(),
+            "DDSS_DSM_RANKS is not set or unknown: start this program with `ddss dsm run -n 4 -- PROGRAM`"
+        );
+        assert!(of(&[("DDSS_DSM_RANK", "-1")]).is_err());
+        assert!(of(&[("DDSS_DSM_PROTOCOL", "lrc")]).unwrap_err().to_string().starts_with("DDSS_DSM_PROTOCOL"));
+    }
+}

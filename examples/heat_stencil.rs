@@ -1,0 +1,108 @@
+//! **A heat stencil on shared pages.** Four ranks on two nodes hold a plate in one array, and compute it step by step.
+//!
+//! ```sh
+//! cargo run --release --example heat_stencil
+//! ```
+//!
+//! Each rank owns a band of rows, and reads one row of each neighbour. A barrier ends a step: behind it, every rank sees the
+//! rows that the others wrote before it. Nobody sends anything: pages travel when they are read, and only bytes that have changed
+//! go to their home. The result has to equal that of one process, bit by bit.
+//!
+//! `ddss dsm run -n 4 -- PROGRAM` starts the ranks of a program of yours: see `ddss_dsm::Launch`.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
+
+use ddss_dsm::{Homes, Space, SpaceOptions};
+use ddss_examples::{Failed, Nodes, PATIENCE, Task, check};
+
+const SPACE: &str = "examples/heat";
+const RANKS: usize = 4;
+/// Rows and columns of the plate, with its edges. A row is half a page: bands of ranks meet within a page.
+const SIZE: usize = 256;
+const STEPS: usize = 40;
+
+fn main() -> Result<(), Failed> {
+    match Task::given() {
+        Some(task) => work(&task),
+        None => compute(),
+    }
+}
+
+/// Rows of the plate that a rank computes. The edges stay as they are.
+fn band(rank: usize) -> std::ops::Range<usize> {
+    let inner = SIZE - 2;
+    1 + rank * inner / RANKS..1 + (rank + 1) * inner / RANKS
+}
+
+/// Computes rows from the rows of the step before, with one row above and one below.
+fn step(before: &[f64], after: &mut [f64]) {
+    for (row, line) in after.chunks_exact_mut(SIZE).enumerate() {
+        for column in 1..SIZE - 1 {
+            let at = |row: usize, column: usize| before[row * SIZE + column];
+            let around = at(row, column) + at(row + 2, column) + at(row + 1, column - 1) + at(row + 1, column + 1);
+            line[column] = around / 4.0;
+        }
+    }
+}
+
+/// A plate that is cold but for its first row.
+fn cold() -> Vec<f64> {
+    let mut plate = vec![0.0; SIZE * SIZE];
+    plate[..SIZE].fill(100.0);
+    plate
+}
+
+/// A rank computes its band.
+fn work(task: &Task) -> Result<(), Failed> {
+    let rank: u16 = task.name.parse()?;
+    let options = SpaceOptions::new(RANKS as u16, 4 << 20).rank(rank).timeout(PATIENCE);
+    let mut space = Space::join(&task.client()?, SPACE, options)?;
+    let plates = [
+        space.region::<f64>("even steps", SIZE * SIZE, Homes::FirstTouch)?,
+        space.region::<f64>("odd steps", SIZE * SIZE, Homes::FirstTouch)?,
+    ];
+    if rank == 0 {
+        for plate in &plates {
+            plate.write(&space, ..)?.copy_from_slice(&cold());
+        }
+    }
+    space.barrier()?;
+    let rows = band(rank.into());
+    for count in 0..STEPS {
+        let [from, to] = [plates[count % 2], plates[(count + 1) % 2]];
+        {
+            let before = from.read(&space, (rows.start - 1) * SIZE..(rows.end + 1) * SIZE)?;
+            let mut after = to.write(&space, rows.start * SIZE..rows.end * SIZE)?;
+            step(&before, &mut after);
+        }
+        space.barrier()?;
+    }
+    let counters = space.statistics()?;
+    if rank == 0 {
+        let mut expected = [cold(), cold()];
+        for _ in 0..STEPS {
+            let (before, after) = expected.split_at_mut(1);
+            step(&before[0], &mut after[0][SIZE..(SIZE - 1) * SIZE]);
+            expected.swap(0, 1);
+        }
+        let result = plates[STEPS % 2].read(&space, ..)?;
+        check(result[..] == expected[0][..], || "the plate differs from that of one process".to_owned())?;
+        println!("{STEPS} steps of {RANKS} ranks: the plate equals that of one process, bit by bit");
+    }
+    println!(
+        "rank {rank}: {} pages fetched, {} changed bytes sent in {} runs",
+        counters.fetches, counters.diff_bytes, counters.runs
+    );
+    space.leave()?;
+    Ok(())
+}
+
+fn compute() -> Result<(), Failed> {
+    let nodes = Nodes::take(2)?;
+    let ranks = (0..RANKS).map(|rank| nodes.worker(rank, &rank.to_string())).collect::<Result<Vec<_>, _>>()?;
+    for rank in ranks {
+        rank.finish()?;
+    }
+    nodes.client(0)?.open(&format!("dsm/{SPACE}"))?.release()?;
+    println!("4 ranks on two nodes left nothing behind");
+    Ok(())
+}
