@@ -1,5 +1,6 @@
 //! `ddss dsm` with real ranks: this program again, which `ddss dsm run` starts several times.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(clippy::print_stdout, reason = "a rank tells its test what it sees")]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 /// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a rank does after it has joined.
+/// Variable with the task of a rank after it has joined.
 const TASK: &str = "DDSS_TEST_TASK";
 
 fn ddss(daemon: &Daemon, words: &[&str]) -> Command {

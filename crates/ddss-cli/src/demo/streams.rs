@@ -2,7 +2,7 @@
 //!
 //! The programs are Redis with its benchmark, or an echo server and its client in Python. Nothing of them is changed.
 
-use crate::commands::streams::library;
+use crate::commands::programs::streams::library;
 use crate::error::CommandError;
 use crate::output::table::Table;
 use serde_json::{Value, json};

@@ -58,11 +58,14 @@ pub(crate) enum Reply {
     Statistics(Box<Statistics>),
 }
 
+/// Result as the application gets it.
+pub(crate) type Answer = Result<Reply, Failure>;
+
 /// Call with the way back.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) call: Call,
-    pub(crate) reply: Sender<Result<Reply, Failure>>,
+    pub(crate) reply: Sender<Answer>,
 }
 
 /// Parts of which the service thread is made.
@@ -99,10 +102,10 @@ pub(crate) struct Service {
     commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     /// Calls that the engine works on.
-    waiting: HashMap<CallId, Sender<Result<Reply, Failure>>>,
+    waiting: HashMap<CallId, Sender<Answer>>,
     next_call: u64,
     /// Results of calls that failed with the space, and the time until which they may wait.
-    failed_calls: Vec<(Sender<Result<Reply, Failure>>, Result<Reply, Failure>)>,
+    failed_calls: Vec<(Sender<Answer>, Answer)>,
     failed_calls_due: Option<Duration>,
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
@@ -194,7 +197,7 @@ impl Service {
 
     /// Answers a call. The application may end after a failed one: the peers learn the reason for the end of the space before, or
     /// they would take this rank for the first one that was lost.
-    fn complete(&mut self, reply: Sender<Result<Reply, Failure>>, result: Result<Reply, Failure>) {
+    fn complete(&mut self, reply: Sender<Answer>, result: Answer) {
         if self.engine.failure().is_some() {
             let due = self.now() + Self::FAREWELL_MAX;
             self.failed_calls.push((reply, result));
@@ -215,7 +218,7 @@ impl Service {
         true
     }
 
-    fn call(&mut self, request: Request, reply: Sender<Result<Reply, Failure>>) {
+    fn call(&mut self, request: Request, reply: Sender<Answer>) {
         let call = CallId(self.next_call);
         self.next_call += 1;
         self.waiting.insert(call, reply);

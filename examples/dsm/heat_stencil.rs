@@ -36,10 +36,10 @@ fn band(rank: usize) -> std::ops::Range<usize> {
 /// Computes rows from the rows of the step before, with one row above and one below.
 fn step(before: &[f64], after: &mut [f64]) {
     for (row, line) in after.chunks_exact_mut(SIZE).enumerate() {
-        for column in 1..SIZE - 1 {
-            let at = |row: usize, column: usize| before[row * SIZE + column];
+        let at = |row: usize, column: usize| before[row * SIZE + column];
+        for (column, point) in line.iter_mut().enumerate().take(SIZE - 1).skip(1) {
             let around = at(row, column) + at(row + 2, column) + at(row + 1, column - 1) + at(row + 1, column + 1);
-            line[column] = around / 4.0;
+            *point = around / 4.0;
         }
     }
 }
