@@ -30,7 +30,7 @@ enum { FORKS = 1, SIGNALS = 2, FORK_EVERY = 16, LINGER_US = 2000, ALARM_US = 300
 enum { ENDS, LINGERS, CLOSES, EXECUTES, WRITES, KINDS };
 
 static int fd, side, count_file, faults;
-static uint64_t state, fault_state, sent, received, limit;
+static uint64_t state, fault_state, sent, received, limit, tcp_before;
 static char room[CHUNK], chunk[CHUNK];
 
 static void fail(const char *what) {
@@ -287,6 +287,8 @@ static int connect_from(uint32_t source, int port) {
 // Exchanges words until both ends have left TCP. False: the peer is gone.
 static int exchange(int rounds) {
     for (uint64_t round = 0, word; round < (uint64_t)rounds; round++) {
+        // The peer begins its transfer after the last round.
+        if (round + 1 == (uint64_t)rounds) tcp_before = tcp_received();
         if (side && write(fd, &round, sizeof round) != sizeof round) return 0;
         if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word) return 0;
         if (!side && write(fd, &word, sizeof word) != sizeof word) return 0;
@@ -310,10 +312,8 @@ static int transfer_part(char **arguments) {
     }
     printf("CONNECTED\n");
     int is_ready = exchange(ROUND_TRIPS), shared = is_shared();
-    uint64_t by_tcp = tcp_received();
     if (is_ready) printf("READY\n"), transfer(mode);
-    by_tcp = tcp_received() - by_tcp;
-    printf("END %llu %d %llu\n", (unsigned long long)received, shared, (unsigned long long)by_tcp);
+    printf("END %llu %d %llu\n", (unsigned long long)received, shared, (unsigned long long)(tcp_received() - tcp_before));
     return 0;
 }
 
