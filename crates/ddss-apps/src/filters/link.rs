@@ -64,8 +64,8 @@ impl FromStr for LinkKind {
 /// Returns the settings of a stream on the wire.
 fn wire(kind: LinkKind) -> WireConfig {
     let mut config = if kind == LinkKind::Basic { WireConfig::default().basic() } else { WireConfig::default() };
-    // As for TCP: a filter that waits for its input has nothing else to send soon.
-    config.stream.no_delay = true;
+    // A filter flushes before it waits for its input, so that its units may wait for each other. Basic lets them wait for credits.
+    config.stream.no_delay = kind == LinkKind::Basic;
     config
 }
 
