@@ -33,7 +33,8 @@ pub(super) fn four(rows: &Rows) -> Picture {
         paper_values: STREAM_PROGRAMS.iter().filter_map(|program| value(rows, *program)).collect(),
         notes: vec![format!(
             "Each filter is a process, and all share the cores of one machine; the paper's had nodes of their own. Each answer was compared with a \
-             direct computation. Figure 2 says why basic moves units of these sizes with less time: it collects them. {}.",
+             direct computation. Enhanced lets units wait for each other (`no_delay` off), as basic does without credits; the \
+             filters flush before they wait. {}.",
             STREAM_PROGRAMS
                 .iter()
                 .filter_map(|(program, title, ..)| runs(rows, program, title))
