@@ -23,6 +23,8 @@ pub enum Bug {
     LagIgnored,
     /// A reader forgets the requests at a lost mirror.
     ChunksForgotten,
+    /// A worker finishes its unit although another worker has it.
+    FencedFinish,
 }
 
 /// Returns true if the engine has a bug.

@@ -5,6 +5,7 @@
 //!
 //! - [`Producer`] and [`Consumer`] are the two ends of a queue. [`QueueConfig`] has their settings and limits.
 //! - [`PartReader`] reads a mirrored part from both of its nodes. [`ChunkServer`] serves the readers that lag behind.
+//! - [`Worker`] claims units of lists in a table, takes over those of dead workers, and finishes them.
 //! - `model` has the vocabulary, `codec` the bytes of the messages between members, `delivery` the rules for messages of a
 //!   lost consumer.
 //!
@@ -54,14 +55,17 @@ mod fault_injection;
 pub mod limits;
 mod model;
 mod queue;
+mod units;
 
 pub use declustering::{ChunkServer, PartReader, ReadOrder, ReaderAction, ReaderConfig, ReaderEvent, RequestError};
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
 pub use model::{
-    Attempt, ChunkReply, ChunkRequest, ConfigError, ConsumerId, EdgeId, Flags, Guarantee, Header, Load, Mirror, Moment,
-    PartId, ProducerId, Progress, QueueConfig, ReaderId, Route, ToConsumer, ToProducer, UnitId,
+    Attempt, ChunkReply, ChunkRequest, ConfigError, ConsumerId, EdgeId, Flags, Guarantee, Header, ListId, Load, Mirror,
+    Moment, PartId, ProducerId, Progress, QueueConfig, ReaderId, Route, ToConsumer, ToProducer, UnitId, UnitRef,
+    UnitRow, UnitState, WorkerId,
 };
 pub use queue::{
     Consumer, ConsumerAction, ConsumerEvent, Producer, ProducerAction, ProducerEvent, Take, Taken, Violation,
 };
+pub use units::{Claim, PutResult, UnitAction, UnitEvent, Worker, WorkerConfig};

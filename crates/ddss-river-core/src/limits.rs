@@ -32,6 +32,14 @@ pub const CHUNK_SLOTS_MAX: u16 = 2 * CHUNK_WINDOW_MAX;
 pub const READERS_MAX: usize = 1 << 14;
 /// Generation of a part at most: its successor stands for a chunk that a server cannot read.
 pub const GENERATION_MAX: u64 = u64::MAX - 1;
+/// Lists of a unit queue at most: one a node.
+pub const LISTS_MAX: usize = 1024;
+/// Units of a list at most.
+pub const UNITS_MAX: u32 = 1 << 24;
+/// Bytes of a unit's row, without its result.
+pub const UNIT_ROW_BYTES: usize = 16;
+/// Bytes of a unit's result at most.
+pub const RESULT_BYTES_MAX: usize = 4096;
 
 const _: () = assert!(WINDOW_MAX as u32 <= u64::BITS);
 const _: () = assert!(RECALLED_ATTEMPTS_MAX < ATTEMPTS_MAX);

@@ -30,7 +30,7 @@ struct Arguments {
     /// Run page-based shared memory instead: random programs in all protocols, orderings and kinds of stamps
     #[arg(long, conflicts_with_all = ["ops", "nodes"])]
     dsm: bool,
-    /// Run data flow instead: queues and file servers, whose processes are killed or stopped
+    /// Run data flow instead: queues, units and file servers, whose processes are killed or stopped
     #[arg(long, conflicts_with_all = ["ops", "nodes", "dsm"])]
     river: bool,
     /// Print one JSON object instead of text

@@ -47,5 +47,6 @@ each_bug_is_found! {
     endless_redelivery_is_found: EndlessRedelivery by "end",
     mirror_bytes_of_another_generation_are_found: ForeignGeneration by "unexpected",
     lag_ignored_is_found: LagIgnored by "lag",
+    unit_finished_by_a_fenced_worker_is_found: FencedFinish by "fenced",
     chunks_forgotten_by_loss_are_found: ChunksForgotten by "end",
 }

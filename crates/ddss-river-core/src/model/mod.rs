@@ -7,6 +7,7 @@ mod header;
 mod id;
 mod moment;
 mod notice;
+mod unit;
 
 pub use chunk::{ChunkReply, ChunkRequest, Mirror, PartId, Progress, ReaderId};
 pub use config::{ConfigError, QueueConfig};
@@ -16,3 +17,4 @@ pub use id::{ConsumerId, EdgeId, ProducerId, Route, UnitId};
 pub(crate) use moment::Draw;
 pub use moment::Moment;
 pub use notice::{Load, ToConsumer, ToProducer};
+pub use unit::{ListId, UnitRef, UnitRow, UnitState, WorkerId};

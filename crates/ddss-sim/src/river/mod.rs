@@ -1,7 +1,8 @@
 //! Engines of data flow in virtual time, under one seed.
 //!
 //! `agenda` orders events in time. `queue` runs both ends of a queue over simulated connections, with processes that are
-//! killed or stopped and connections that end. `files` runs readers and file servers of mirrored parts.
+//! killed or stopped and connections that end. `files` runs readers and file servers of mirrored parts, `units`
+//! workers that claim units of a table.
 
 mod agenda;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod files;
 mod queue;
 mod run;
 mod scenario;
+mod units;
 
 pub use run::run_river;
 pub use scenario::{RiverReport, RiverScenario};

@@ -1,0 +1,236 @@
+//! Workers over a table of rows, joined by hand.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_river_core::codec::{decode_row, encode_row};
+use ddss_river_core::{
+    Claim, Guarantee, ListId, PutResult, UnitAction, UnitEvent, UnitRef, UnitRow, UnitState, Worker, WorkerConfig,
+    WorkerId,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const COUNTS: [u32; 2] = [2, 3];
+
+/// The table: cursors, and rows with versions.
+#[derive(Default)]
+struct Table {
+    cursors: BTreeMap<ListId, u64>,
+    rows: BTreeMap<UnitRef, (UnitRow, u64)>,
+}
+
+impl Table {
+    fn row(&mut self, unit: UnitRef) -> &mut (UnitRow, u64) {
+        self.rows.entry(unit).or_insert((UnitRow::NEW, 1))
+    }
+
+    /// Executes a call, if the action is one.
+    fn execute(&mut self, action: UnitAction) -> Option<UnitEvent> {
+        match action {
+            UnitAction::Add(list) => {
+                let cursor = self.cursors.entry(list).or_default();
+                *cursor += 1;
+                Some(UnitEvent::Added(Some(*cursor - 1)))
+            }
+            UnitAction::Put { unit, row, expected } => {
+                let place = self.row(unit);
+                if place.1 != expected {
+                    return Some(UnitEvent::Put(PutResult::Conflict));
+                }
+                *place = (row, expected + 1);
+                Some(UnitEvent::Put(PutResult::Done(expected + 1)))
+            }
+            UnitAction::Get(unit) => {
+                let (row, version) = *self.row(unit);
+                Some(UnitEvent::Got(row, version))
+            }
+            _ => None,
+        }
+    }
+
+    /// Executes calls until the worker says something else.
+    fn run(&mut self, worker: &mut Worker, mut out: Vec<UnitAction>) -> UnitAction {
+        loop {
+            let action = out.pop().expect("an action");
+            assert!(out.is_empty(), "one call at a time");
+            let Some(event) = self.execute(action) else { return action };
+            worker.handle(event, &mut out);
+        }
+    }
+
+    fn claim(&mut self, worker: &mut Worker) -> UnitAction {
+        let mut out = Vec::new();
+        worker.claim(&mut out);
+        self.run(worker, out)
+    }
+
+    fn finish(&mut self, worker: &mut Worker) -> UnitAction {
+        let mut out = Vec::new();
+        worker.finish(8, &mut out);
+        self.run(worker, out)
+    }
+}
+
+fn worker_with(number: u32, own: u16, guarantee: Guarantee) -> Worker {
+    let config = WorkerConfig { worker: WorkerId(number), own: ListId(own), first_version: 1, guarantee };
+    Worker::new(config, &COUNTS).unwrap()
+}
+
+fn worker(number: u32, own: u16) -> Worker {
+    worker_with(number, own, Guarantee::AtLeastOnce)
+}
+
+fn unit_of(action: UnitAction) -> (u16, u32) {
+    match action {
+        UnitAction::Claimed(Claim { unit, .. }) => (unit.list.0, unit.number),
+        other => panic!("{other:?} instead of a claim"),
+    }
+}
+
+#[test]
+fn own_list_comes_first_and_the_longest_other_one_behind_it() {
+    let (mut table, mut worker) = (Table::default(), worker(1, 1));
+    let mut units = Vec::new();
+    for _ in 0..5 {
+        units.push(unit_of(table.claim(&mut worker)));
+        assert!(matches!(table.finish(&mut worker), UnitAction::Finished(_)));
+    }
+    assert_eq!(units, [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1)]);
+    assert_eq!(table.claim(&mut worker), UnitAction::Ended);
+}
+
+// If this failed, a unit of a dead worker would never be finished, or a unit would be finished twice.
+#[test]
+fn a_worker_that_was_declared_dead_cannot_finish_its_unit() {
+    let (mut table, mut dead, mut other) = (Table::default(), worker(1, 0), worker(2, 0));
+    assert_eq!(unit_of(table.claim(&mut dead)), (0, 0));
+    for _ in 0..4 {
+        table.claim(&mut other);
+        table.finish(&mut other);
+    }
+    assert_eq!(table.claim(&mut other), UnitAction::Wait, "a unit is not finished");
+    let mut out = Vec::new();
+    other.handle(UnitEvent::Changed, &mut out);
+    assert_eq!(table.run(&mut other, std::mem::take(&mut out)), UnitAction::Wait);
+    other.handle(UnitEvent::Dead(WorkerId(1)), &mut out);
+    assert_eq!(unit_of(table.run(&mut other, out)), (0, 0));
+    assert!(matches!(table.finish(&mut dead), UnitAction::Refused(_)));
+    assert!(matches!(table.finish(&mut other), UnitAction::Finished(_)));
+    assert_eq!(table.row(UnitRef { list: ListId(0), number: 0 }).0.state, UnitState::Done(WorkerId(2)));
+    assert_eq!(table.claim(&mut other), UnitAction::Ended);
+}
+
+// If this failed, a number that a dead worker took from the cursor would be lost.
+#[test]
+fn a_unit_that_was_passed_without_a_mark_is_claimed() {
+    let (mut table, mut other) = (Table::default(), worker(2, 0));
+    table.execute(UnitAction::Add(ListId(0)));
+    let units: Vec<_> = (0..5)
+        .map(|_| {
+            let unit = unit_of(table.claim(&mut other));
+            table.finish(&mut other);
+            unit
+        })
+        .collect();
+    assert_eq!(units, [(0, 1), (1, 0), (1, 1), (1, 2), (0, 0)]);
+}
+
+#[test]
+fn a_unit_that_ends_three_workers_fails() {
+    let (mut table, first) = (Table::default(), UnitRef { list: ListId(0), number: 0 });
+    table.claim(&mut worker(0, 0));
+    for number in 1..3 {
+        let mut next = worker(number, 0);
+        (0..number).for_each(|dead| next.handle(UnitEvent::Dead(WorkerId(dead)), &mut Vec::new()));
+        while unit_of(table.claim(&mut next)) != (0, 0) {
+            table.finish(&mut next);
+        }
+        let row = table.row(first).0;
+        assert_eq!((row.state, u32::from(row.strikes)), (UnitState::Claimed(WorkerId(number)), number));
+    }
+    let mut last = worker(3, 0);
+    (0..3).for_each(|dead| last.handle(UnitEvent::Dead(WorkerId(dead)), &mut Vec::new()));
+    assert_eq!(table.claim(&mut last), UnitAction::Ended);
+    assert_eq!(table.row(first).0.state, UnitState::Failed);
+}
+
+// Found by the simulator: the scan had passed the row, and the worker waited for ever.
+#[test]
+fn a_death_during_a_scan_is_not_missed() {
+    for event in [UnitEvent::Dead(WorkerId(1)), UnitEvent::Changed] {
+        let (mut table, mut dead, mut other) = (Table::default(), worker(1, 0), worker(2, 0));
+        table.claim(&mut dead);
+        for _ in 0..4 {
+            table.claim(&mut other);
+            table.finish(&mut other);
+        }
+        let mut out = Vec::new();
+        other.claim(&mut out);
+        // The first row is claimed; the worker reads the second one when the event arrives.
+        let first = table.execute(out.pop().unwrap()).unwrap();
+        other.handle(first, &mut out);
+        other.handle(event, &mut Vec::new());
+        let next = loop {
+            let action = out.pop().unwrap();
+            if action == UnitAction::Get(UnitRef { list: ListId(0), number: 0 }) || action == UnitAction::Wait {
+                break action;
+            }
+            let reply = table.execute(action).unwrap();
+            other.handle(reply, &mut out);
+        };
+        assert_ne!(next, UnitAction::Wait, "{event:?}");
+    }
+}
+
+// If this failed, a lost reply would let a unit be done twice, or never.
+#[test]
+fn a_put_of_unknown_outcome_is_read_back() {
+    for is_written in [false, true] {
+        let (mut table, mut worker) = (Table::default(), worker(1, 0));
+        let claimed = table.claim(&mut worker);
+        let mut out = Vec::new();
+        worker.finish(8, &mut out);
+        let put = out.pop().unwrap();
+        if is_written {
+            table.execute(put);
+        }
+        worker.handle(UnitEvent::Put(PutResult::Unknown), &mut out);
+        let UnitAction::Claimed(claim) = claimed else { panic!("{claimed:?}") };
+        assert_eq!(table.run(&mut worker, out), UnitAction::Finished(claim));
+        assert_eq!(table.row(claim.unit).0.state, UnitState::Done(WorkerId(1)));
+    }
+}
+
+#[test]
+fn under_fail_stop_the_cursors_are_all() {
+    let (mut table, mut worker) = (Table::default(), worker_with(1, 0, Guarantee::FailStop));
+    for _ in 0..5 {
+        table.claim(&mut worker);
+        assert!(matches!(table.finish(&mut worker), UnitAction::Finished(_)));
+    }
+    assert_eq!(table.claim(&mut worker), UnitAction::Ended);
+    assert!(table.rows.is_empty(), "no row is written");
+}
+
+#[test]
+fn a_fenced_worker_ends() {
+    let (mut table, mut worker) = (Table::default(), worker(1, 0));
+    table.claim(&mut worker);
+    let mut out = Vec::new();
+    worker.handle(UnitEvent::Fenced, &mut out);
+    worker.finish(0, &mut out);
+    assert_eq!(out, []);
+    assert_eq!(table.claim(&mut worker), UnitAction::Ended);
+}
+
+proptest! {
+    // If this failed, a damaged row could end a member.
+    #[test]
+    fn no_bytes_of_a_row_cause_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..20), state in 0_u8..5) {
+        let mut bytes = bytes;
+        bytes.iter_mut().skip(10).for_each(|byte| *byte = 0);
+        bytes.iter_mut().take(1).for_each(|byte| *byte = state);
+        if let Ok(row) = decode_row(&bytes) {
+            prop_assert_eq!(decode_row(&encode_row(&row)), Ok(row));
+        }
+    }
+}
