@@ -53,7 +53,7 @@ enum Event {
     Ask { node: usize, client: usize },
     Read { from: usize, home: usize, step: StepId, segment: SegmentId },
     Fetched { node: usize, step: StepId, segment: SegmentId },
-    Deliver { from: usize, to: usize, message: Message, tail: Vec<u8> },
+    Deliver { from: usize, to: usize, message: Box<Message>, tail: Vec<u8> },
 }
 
 struct Client {
@@ -271,7 +271,7 @@ impl Simulator {
 
     fn send(&mut self, from: usize, to: NodeId, (message, tail): (Message, Vec<u8>), time_ns: u64) {
         let there = time_ns + self.hop();
-        self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message, tail });
+        self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message: Box::new(message), tail });
     }
 
     fn answer(&mut self, node: usize, channel: ChannelId, completion: &Completion, time_ns: u64) {

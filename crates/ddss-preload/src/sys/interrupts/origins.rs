@@ -25,7 +25,7 @@ const PLACE: usize = 2 * size_of::<usize>() + size_of::<usize>();
 /// The kernel filled the information.
 pub(super) unsafe fn name_own_descriptor(info: *mut siginfo_t) {
     // SAFETY: promised by the caller.
-    let (signal, code) = unsafe { ((*info).si_signo, (*info).si_code) };
+    let siginfo_t { si_signo: signal, si_code: code, .. } = unsafe { *info };
     if code != SI_SIGIO && !(POLL_CODES.contains(&code) && OTHERS & bit(signal) == 0) {
         return;
     }
