@@ -6,6 +6,7 @@
 //! - [`Producer`] and [`Consumer`] are the two ends of a queue. [`QueueConfig`] has their settings and limits.
 //! - [`PartReader`] reads a mirrored part from both of its nodes. [`ChunkServer`] serves the readers that lag behind.
 //! - [`Worker`] claims units of lists in a table, takes over those of dead workers, and finishes them.
+//! - [`FlowGraph`] joins modules by edges, and refuses what cannot run.
 //! - `model` has the vocabulary, `codec` the bytes of the messages between members, `delivery` the rules for messages of a
 //!   lost consumer.
 //!
@@ -52,6 +53,7 @@ pub mod codec;
 mod declustering;
 mod delivery;
 mod fault_injection;
+mod graph;
 pub mod limits;
 mod model;
 mod queue;
@@ -60,6 +62,7 @@ mod units;
 pub use declustering::{ChunkServer, PartReader, ReadOrder, ReaderAction, ReaderConfig, ReaderEvent, RequestError};
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
+pub use graph::{Each, EdgeKind, FlowGraph, GraphError, ModuleId};
 pub use model::{
     Attempt, ChunkReply, ChunkRequest, ConfigError, ConsumerId, EdgeId, Flags, Guarantee, Header, ListId, Load, Mirror,
     Moment, PartId, ProducerId, Progress, QueueConfig, ReaderId, Route, ToConsumer, ToProducer, UnitId, UnitRef,

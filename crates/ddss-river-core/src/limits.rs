@@ -40,6 +40,12 @@ pub const UNITS_MAX: u32 = 1 << 24;
 pub const UNIT_ROW_BYTES: usize = 16;
 /// Bytes of a unit's result at most.
 pub const RESULT_BYTES_MAX: usize = 4096;
+/// Modules of a flow at most.
+pub const MODULES_MAX: usize = 256;
+/// Edges of a flow at most.
+pub const EDGES_MAX: usize = 1024;
+/// Bytes of a module's name at most.
+pub const MODULE_NAME_BYTES_MAX: usize = 64;
 
 const _: () = assert!(WINDOW_MAX as u32 <= u64::BITS);
 const _: () = assert!(RECALLED_ATTEMPTS_MAX < ATTEMPTS_MAX);

@@ -1,0 +1,56 @@
+//! Checks of a graph before it runs.
+
+use super::error::GraphError;
+use super::flow::{FlowGraph, ModuleId};
+
+impl FlowGraph {
+    /// Checks that the flow can run: every module is attached, and no cycle has only bounded edges.
+    ///
+    /// # Errors
+    /// The first module without an edge, or the modules of a cycle.
+    pub fn check(&self) -> Result<(), GraphError> {
+        if self.modules.is_empty() {
+            return Err(GraphError::Empty);
+        }
+        let is_attached = |module: &ModuleId| self.edges.iter().any(|edge| edge.from == *module || edge.to == *module);
+        if let Some(module) = self.ids().find(|module| !is_attached(module)) {
+            return Err(GraphError::Unattached(self.name(module).to_owned()));
+        }
+        self.find_cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
+    }
+
+    /// Compares the hash of the flow with that of this graph.
+    ///
+    /// # Errors
+    /// Both hashes, if they differ.
+    pub fn compare(&self, flow: u64) -> Result<(), GraphError> {
+        let own = self.hash();
+        if own == flow { Ok(()) } else { Err(GraphError::Different { flow, own }) }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = ModuleId> {
+        (0..self.modules.len() as u16).map(ModuleId)
+    }
+
+    /// Returns the modules of a cycle of bounded edges; the first one is also the last.
+    fn find_cycle(&self) -> Option<Vec<String>> {
+        let bounded = || self.edges.iter().filter(|edge| edge.kind.is_bounded());
+        // Modules to which nothing leads are taken off, until all are off, or each has an edge from another one.
+        let mut left: Vec<bool> = vec![true; self.modules.len()];
+        let is_left = |left: &[bool], module: ModuleId| left[usize::from(module.0)];
+        loop {
+            let has_input = |module: &ModuleId| bounded().any(|edge| edge.to == *module && is_left(&left, edge.from));
+            let Some(first) = self.ids().find(|module| is_left(&left, *module) && !has_input(module)) else { break };
+            left[usize::from(first.0)] = false;
+        }
+        let mut way = vec![self.ids().find(|module| is_left(&left, *module))?];
+        loop {
+            let last = way[way.len() - 1];
+            let before = bounded().find(|edge| edge.to == last && is_left(&left, edge.from))?.from;
+            way.push(before);
+            if let Some(start) = way[..way.len() - 1].iter().position(|module| *module == before) {
+                return Some(way[start..].iter().rev().map(|module| self.name(*module).to_owned()).collect());
+            }
+        }
+    }
+}
