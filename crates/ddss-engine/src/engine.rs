@@ -18,6 +18,7 @@ use crate::state::remote_locks::RemoteLocks;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use crate::state::served_gets::ServedGets;
+use crate::uploads::memory::UploadMemory;
 use ddss_core::{
     ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Principal, Request, RequestId,
     SegmentId, Storage, Timestamp, Version,
@@ -101,6 +102,11 @@ impl Engine {
             counters: &mut self.counters,
             output: &mut self.output,
         }
+    }
+
+    /// Returns the handler of the memory of uploads.
+    pub(crate) fn upload_memory(&mut self) -> UploadMemory<'_> {
+        UploadMemory { segments: &mut self.segments, uploads: &mut self.uploads }
     }
 
     /// Returns the handler of calls on the fast path.
@@ -257,7 +263,8 @@ impl Engine {
     pub fn detach(&mut self, now: Now, client: ClientId) {
         if self.output.detach(client) {
             self.home().drop_owner(now, LockOwner::Client(client));
-            self.home().drop_uploads_of(LockOwner::Client(client));
+            let here = self.node;
+            self.upload_memory().drop_of(here, LockOwner::Client(client));
             let mut remote = self.remote();
             remote.release_remote_locks(client);
             remote.cancel_all_remote(client);
@@ -282,7 +289,8 @@ impl Engine {
         let mut home = self.home();
         home.reclaim();
         home.drop_owner(now, LockOwner::Peer(node));
-        home.drop_uploads_of(LockOwner::Peer(node));
+        let here = self.node;
+        self.upload_memory().drop_of(here, LockOwner::Peer(node));
         self.remote_locks.remove_home(node);
         self.remote().invalidate_cached_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
@@ -301,7 +309,7 @@ impl Engine {
         let mut home = self.home();
         home.tick_replication(now);
         home.tick_lock_queues(now);
-        home.expire_uploads(now);
+        self.upload_memory().expire(now);
         self.remote_locks.expire(now.steady_us);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();

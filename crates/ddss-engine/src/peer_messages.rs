@@ -61,7 +61,7 @@ impl Engine {
                 asked.map_err(|failure| (step, failure))
             }
             Message::DropUpload { client, upload } => {
-                self.home().drop_upload(UploadOwner { node, client }, upload);
+                self.upload_memory().drop_upload(UploadOwner { node, client }, upload);
                 Ok(())
             }
             Message::Got { step, version, timestamp, length, staged, number } => {

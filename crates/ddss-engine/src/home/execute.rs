@@ -103,7 +103,7 @@ impl Home<'_> {
             Operation::DropUpload { upload, .. } => {
                 if upload != UploadId(0) {
                     let owner = UploadOwner { node: self.node, client: uploader(caller)?.client };
-                    self.drop_upload(owner, upload);
+                    self.upload_memory().drop_upload(owner, upload);
                 }
                 self.output.answer(requester, Outcome::Done, Default::default());
             }

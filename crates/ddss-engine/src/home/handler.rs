@@ -9,6 +9,7 @@ use crate::state::pending::{PendingAtomic, PendingRecord};
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use crate::state::served_gets::ServedGets;
+use crate::uploads::memory::UploadMemory;
 use ddss_core::{HybridClock, NodeId};
 use std::collections::VecDeque;
 
@@ -35,4 +36,9 @@ pub(crate) struct Home<'a> {
 impl Home<'_> {
     /// Time that a peer has to forget a released segment before it is disconnected.
     pub(crate) const FORGET_US: u64 = 5_000_000;
+
+    /// Returns the handler of the memory of uploads.
+    pub(crate) fn upload_memory(&mut self) -> UploadMemory<'_> {
+        UploadMemory { segments: self.segments, uploads: self.uploads }
+    }
 }

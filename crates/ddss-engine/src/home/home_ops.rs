@@ -399,7 +399,7 @@ impl Home<'_> {
     pub(crate) fn free_op_buffers(&mut self, op: &PendingOp) {
         match op {
             PendingOp::Put { source: CommitSource::Buffer(buffer), .. } => self.output.drop_buffer(buffer),
-            PendingOp::Put { source: CommitSource::Pool(at), .. } => self.free_upload_at(*at),
+            PendingOp::Put { source: CommitSource::Pool(at), .. } => self.upload_memory().free_at(*at),
             _ => {}
         }
         if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = op {

@@ -82,7 +82,7 @@ impl Home<'_> {
         }
         self.output.free_table(&parts);
         if let CommitSource::Pool(at) = source {
-            self.free_upload_at(at);
+            self.upload_memory().free_at(at);
         }
         self.answer_change(Some(requester), id, row, stamp, word);
         Ok(())
@@ -144,7 +144,7 @@ impl Home<'_> {
         let timestamp = self.clock.next(now.wall_us);
         self.output.push(Action::CopyAside { source, bytes, to: at });
         if let CommitSource::Pool(upload) = source {
-            self.free_upload_at(upload);
+            self.upload_memory().free_at(upload);
         }
         let place = (bytes > 0).then_some((at, bytes.into()));
         let what = ForwardKind::Put(parts, row);

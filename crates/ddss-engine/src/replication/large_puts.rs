@@ -15,9 +15,7 @@ use crate::requester::ReplyFields;
 use crate::state::memory::areas::no_room;
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
 use crate::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState, UndoMemory};
-use ddss_core::{
-    Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Storage, Timestamp, UploadId,
-};
+use ddss_core::{Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Timestamp, UploadId};
 
 // The home's side.
 impl Home<'_> {
@@ -203,7 +201,7 @@ impl Home<'_> {
             self.output.push(Action::ReleaseUndo);
         }
         if upload.in_flight == 0 {
-            self.free_upload_at(upload.from);
+            self.upload_memory().free_at(upload.from);
         } else {
             self.uploads.abandon(now.steady_us, upload.from);
         }
@@ -306,11 +304,7 @@ impl Home<'_> {
         let ForwardedPart { stamp: (_, timestamp), at, total, length, .. } = *part;
         if at == 0 {
             self.drop_incoming(id);
-            let place = if self.uploads.has_room(total) { self.segments.allocate_blocks(total.into()) } else { None };
-            let free = self.segments.free_bytes(Storage::Memory);
-            let may_come = self.uploads.may_leave_room(total, free);
-            let place = place.ok_or(if may_come { ReplicaAck::Busy } else { ReplicaAck::NoRoom })?;
-            let upload = self.uploads.begin(now.steady_us, owner, id, (place, total));
+            let upload = self.upload_memory().begin_of_home(now, node, id, total)?;
             if let Some(replication) = self.replication_of(id) {
                 replication.incoming = Some((timestamp, upload));
             }
@@ -330,7 +324,7 @@ impl Home<'_> {
         }
         let Ok((from, bytes)) = self.uploads.commit(upload, UploadOwner::of_home(node), id) else { return };
         if planted!(self.segments, UncommittedParts) {
-            self.free_upload_at(from);
+            self.upload_memory().free_at(from);
             return self.acknowledge(node, sent, ReplicaAck::Put, part.stamp);
         }
         let commit = LargeCommit {
@@ -371,8 +365,6 @@ impl Home<'_> {
         let Some((_, upload)) = self.replication_of(id).and_then(|replication| replication.incoming.take()) else {
             return;
         };
-        if let Some(upload) = self.uploads.take_first(|known, _| known == upload) {
-            self.segments.free_blocks(upload.at, upload.bytes.into());
-        }
+        self.upload_memory().drop_one(upload);
     }
 }

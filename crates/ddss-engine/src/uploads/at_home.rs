@@ -8,7 +8,7 @@ use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::replication::forward::SegmentChange;
-use crate::requester::{LockOwner, ReplyFields, Requester};
+use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::{PendingOp, Waiter};
 use crate::state::memory::areas::no_room;
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
@@ -79,9 +79,7 @@ impl Home<'_> {
             // The history gets each version in one copy.
             return Err(Failure::TooLarge);
         }
-        self.uploads.admit(owner, total)?;
-        let at = self.segments.allocate_blocks(total.into()).ok_or(Failure::NoSpace)?;
-        Ok(self.uploads.begin(now.steady_us, owner, id, (at, total)))
+        self.upload_memory().begin(now, owner, id, total)
     }
 
     /// Commits a complete upload like a put of its bytes.
@@ -99,40 +97,6 @@ impl Home<'_> {
         let Uploader { requester, principal, deadline_us, .. } = *uploader;
         let op = PendingOp::Put { parts, source, conditions };
         self.submit_op(now, id, &Waiter { requester, principal, op, deadline_us })
-    }
-
-    /// Drops one upload of a client, or with a number of zero all.
-    pub(crate) fn drop_upload(&mut self, owner: UploadOwner, which: UploadId) {
-        let is_named = |id: UploadId| which == UploadId(0) || id == which;
-        while let Some(upload) = self.uploads.take_first(|id, upload| upload.owner == owner && is_named(id)) {
-            self.segments.free_blocks(upload.at, upload.bytes.into());
-        }
-    }
-
-    /// Drops the uploads of a client or a peer that is gone.
-    pub(crate) fn drop_uploads_of(&mut self, owner: LockOwner) {
-        let home = self.node;
-        let is_of = |upload: &UploadOwner| match owner {
-            LockOwner::Client(client) => *upload == UploadOwner { node: home, client },
-            LockOwner::Peer(node) => upload.node == node,
-        };
-        while let Some(upload) = self.uploads.take_first(|_, upload| is_of(&upload.owner)) {
-            self.segments.free_blocks(upload.at, upload.bytes.into());
-        }
-    }
-
-    /// Drops the uploads without a new part for too long.
-    pub(crate) fn expire_uploads(&mut self, now: Now) {
-        while let Some(upload) = self.uploads.take_expired(now.steady_us) {
-            self.segments.free_blocks(upload.at, upload.bytes.into());
-        }
-    }
-
-    /// Frees the bytes of an upload whose put has ended.
-    pub(crate) fn free_upload_at(&mut self, at: u64) {
-        if let Some(bytes) = self.uploads.remove_at(at) {
-            self.segments.free_blocks(at, bytes.into());
-        }
     }
 
     /// Returns true if a change is written in slices.
@@ -201,7 +165,7 @@ impl Home<'_> {
             segment.advance((version, timestamp));
             self.counters.commits += 1;
         }
-        self.free_upload_at(from);
+        self.upload_memory().free_at(from);
         if is_replicated {
             return self.replicated_large_committed(now, id, &commit, made);
         }
