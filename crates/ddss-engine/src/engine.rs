@@ -4,6 +4,7 @@ use crate::action::{Action, Commit, Reply};
 use crate::config::{Counters, EngineConfig, Now};
 use crate::home::fast_path::FastPath;
 use crate::home::handler::Home;
+use crate::home::outgoing_bytes::OutgoingBytes;
 use crate::ids::{BufferId, StepId};
 use crate::remote::handler::Remote;
 use crate::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
@@ -102,6 +103,12 @@ impl Engine {
             counters: &mut self.counters,
             output: &mut self.output,
         }
+    }
+
+    /// Returns the handler of bytes for other nodes.
+    pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
+        let Self { peers, segments, served_gets, output, .. } = self;
+        OutgoingBytes { peers, segments, served_gets, output }
     }
 
     /// Returns the handler of the memory of uploads.

@@ -25,7 +25,7 @@
 //! | `uploads/` | large puts: parts and one commit, by both handlers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
-//! | `home/name_claims.rs`, `home/served_get.rs` | claims of names; gets for other nodes |
+//! | `home/name_claims.rs`, `home/outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
 //! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |
 //! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |

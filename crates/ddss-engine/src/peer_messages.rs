@@ -71,7 +71,7 @@ impl Engine {
                 Ok(())
             }
             Message::Taken { number } => {
-                self.home().free_staging_place(node, number);
+                self.outgoing_bytes().free_place(node, number);
                 Ok(())
             }
             Message::Listed { step, more } => {

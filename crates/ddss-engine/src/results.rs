@@ -74,12 +74,12 @@ impl Engine {
 
     /// Frees bytes that the fabric has taken, or never will.
     pub fn served_get_sent(&mut self, served_get: ServedGetId) {
-        self.home().served_get_sent(served_get);
+        self.outgoing_bytes().sent(served_get);
     }
 
     /// Handles bytes that could not be sent: the requester is told that there was no room.
     pub fn served_get_failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
-        self.home().served_get_failed(node, served_get, message);
+        self.outgoing_bytes().failed(node, served_get, message);
     }
 
     /// Handles the end of a fetch: the header before the bytes and the state word after them, or a failure.

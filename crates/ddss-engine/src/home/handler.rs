@@ -1,6 +1,7 @@
 //! Handler of everything that this node does as the home of segments, or as their replica.
 
 use crate::config::Counters;
+use crate::home::outgoing_bytes::OutgoingBytes;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
@@ -36,6 +37,12 @@ pub(crate) struct Home<'a> {
 impl Home<'_> {
     /// Time that a peer has to forget a released segment before it is disconnected.
     pub(crate) const FORGET_US: u64 = 5_000_000;
+
+    /// Returns the handler of bytes for other nodes.
+    pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
+        let Home { peers, segments, served_gets, output, .. } = self;
+        OutgoingBytes { peers, segments, served_gets, output }
+    }
 
     /// Returns the handler of the memory of uploads.
     pub(crate) fn upload_memory(&mut self) -> UploadMemory<'_> {

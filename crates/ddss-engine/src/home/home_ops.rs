@@ -186,7 +186,10 @@ impl Home<'_> {
         let Get { parts, sink, .. } = *get;
         let (channel, request) = match requester {
             Requester::Client(channel, request) => (channel, request),
-            Requester::Peer(node, step) => return self.serve_get(node, step, at, parts, (version, timestamp)),
+            Requester::Peer(node, step) => {
+                self.counters.served_gets += 1;
+                return self.outgoing_bytes().serve_get(node, step, at, parts, (version, timestamp));
+            }
         };
         let inline = sink == Destination::Inline;
         let done = Completion::bare(request, Outcome::Done);

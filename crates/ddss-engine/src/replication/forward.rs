@@ -137,7 +137,7 @@ impl Home<'_> {
                 self.segments.free_blocks(at, bytes.into());
             }
             if let Some(ticket) = ticket {
-                self.free_staging_place(node, ticket.number());
+                self.outgoing_bytes().free_place(node, ticket.number());
             }
             return Err(Failure::Busy(Limit::Pool));
         };
@@ -317,7 +317,7 @@ impl Home<'_> {
 
     fn free_place(&mut self, forward: &PendingForward) {
         match (forward.served_get, forward.place) {
-            (Some(served_get), _) => self.served_get_sent(served_get),
+            (Some(served_get), _) => self.outgoing_bytes().sent(served_get),
             (None, Some((at, bytes))) => self.segments.free_blocks(at, bytes),
             (None, None) => {}
         }

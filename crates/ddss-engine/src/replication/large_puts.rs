@@ -5,7 +5,7 @@
 //! Until its commit has ended, the replica acknowledges only parts. So a home that dies before that is followed by a
 //! replica with the old value, or with the whole new one, which nobody was told of.
 
-use crate::action::{Action, CommitSource, MessageBody, RangeSet};
+use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
@@ -80,17 +80,8 @@ impl Home<'_> {
             let ForwardKind::PutLarge(upload) = &mut forward.what else { return };
             let Some((at, length)) = upload.begin_part(part_bytes) else { return };
             let (offset, total, from) = (upload.offset, upload.bytes, upload.from + u64::from(at));
-            let sent = self.send_pool_bytes(node, from, length, |staged, number| Message::ForwardPart {
-                segment,
-                epoch,
-                version,
-                timestamp,
-                offset,
-                at,
-                total,
-                length,
-                staged,
-                number,
+            let sent = self.outgoing_bytes().send_pool_bytes(node, from, length, |staged, number| {
+                Message::ForwardPart { segment, epoch, version, timestamp, offset, at, total, length, staged, number }
             });
             if !sent {
                 if let Some(upload) = self.forwarded_upload(id, timestamp) {
@@ -133,31 +124,6 @@ impl Home<'_> {
             upload.refuse(is_final, now.steady_us + Replicas::RETRY_US);
             self.continue_large_forward(now, id);
         }
-    }
-
-    /// Sends bytes of the pool with a message, through the staging memory if they are many; `false` if there is no room
-    /// in flight.
-    pub(crate) fn send_pool_bytes(
-        &mut self,
-        node: NodeId,
-        from: u64,
-        bytes: u32,
-        message: impl FnOnce(u64, u64) -> Message,
-    ) -> bool {
-        if bytes as usize <= Message::PUT_BYTES_MAX {
-            let message = message(Message::NOT_STAGED, Message::NOT_STAGED);
-            let tail = MessageBody::Pool(from, RangeSet::One { offset: 0, bytes });
-            self.output.push(Action::Send { node, message, tail });
-            return true;
-        }
-        let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(bytes)) else { return false };
-        let Some(served_get) = self.served_gets.insert(from, 0, 1) else {
-            self.free_staging_place(node, ticket.number());
-            return false;
-        };
-        let (at, message) = (ticket.at, message(ticket.at, ticket.number()));
-        self.output.push(Action::SendStaged { node, served_get, at, from, bytes, message, table: None });
-        true
     }
 
     fn forwarded_upload(&mut self, id: SegmentId, timestamp: Timestamp) -> Option<&mut ForwardedUpload> {

@@ -103,7 +103,7 @@ impl Home<'_> {
             }
             Message::Replicated { segment, epoch, ack, timestamp, number, .. } => {
                 if number != Message::NOT_STAGED {
-                    self.free_staging_place(node, number);
+                    self.outgoing_bytes().free_place(node, number);
                 }
                 self.replica_acknowledged(now, node, segment, epoch, (ack, timestamp));
             }

@@ -149,7 +149,7 @@ impl Home<'_> {
     fn send_piece(&mut self, node: NodeId, segment: SegmentId, epoch: u32, data: u64, piece: (u64, u32)) -> bool {
         let (offset, length) = piece;
         // The piece has the bytes of the moment when it goes out: later changes are sent again behind it.
-        self.send_pool_bytes(node, data + offset, length, |staged, number| Message::Piece {
+        self.outgoing_bytes().send_pool_bytes(node, data + offset, length, |staged, number| Message::Piece {
             segment,
             epoch,
             offset,

@@ -1,15 +1,26 @@
-//! The home's side of the gets that it executes for other nodes: the bytes go out in a message, or are copied aside and
-//! written into the staging memory of the requester.
+//! Bytes on their way to other nodes: gets that this home executes for them, and changes for replicas. Few bytes go out in a
+//! message. More are written into the staging memory that the peer keeps for this node.
 
 use crate::action::{Action, MessageBody, RangeSet};
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
 use crate::ids::ServedGetId;
 use crate::requester::{ReplyFields, Requester};
 use crate::state::memory::staging::Ticket;
+use crate::state::output::Output;
+use crate::state::peers::Peers;
+use crate::state::segments::Segments;
+use crate::state::served_gets::ServedGets;
 use ddss_core::{Failure, Limit, Message, NodeId, Outcome, Timestamp, Version};
 
-impl Home<'_> {
+/// Borrows the staging places at peers, the pool, and the table of its bytes that the fabric still reads.
+pub(crate) struct OutgoingBytes<'a> {
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) segments: &'a mut Segments,
+    pub(crate) served_gets: &'a mut ServedGets,
+    pub(crate) output: &'a mut Output,
+}
+
+impl OutgoingBytes<'_> {
     /// Executes a get for a peer and sends the bytes.
     pub(crate) fn serve_get(
         &mut self,
@@ -20,7 +31,6 @@ impl Home<'_> {
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
         let (length, (version, timestamp)) = (parts.bytes(), stamp);
-        self.counters.served_gets += 1;
         if length as usize <= Message::PUT_BYTES_MAX {
             let (staged, number) = (Message::NOT_STAGED, 0);
             let message = Message::Got { step, version, timestamp, length, staged, number };
@@ -41,7 +51,7 @@ impl Home<'_> {
             if let Some(to) = aside {
                 self.segments.free_blocks(to, length.into());
             }
-            self.free_staging_place(node, ticket.number());
+            self.free_place(node, ticket.number());
             return Err(Failure::Busy(Limit::Pool));
         };
         let (staged, number) = (ticket.at, ticket.number());
@@ -62,8 +72,33 @@ impl Home<'_> {
         Ok(())
     }
 
+    /// Sends bytes of the pool with a message, through the staging memory if they are many; `false` if there is no room
+    /// in flight.
+    pub(crate) fn send_pool_bytes(
+        &mut self,
+        node: NodeId,
+        from: u64,
+        bytes: u32,
+        message: impl FnOnce(u64, u64) -> Message,
+    ) -> bool {
+        if bytes as usize <= Message::PUT_BYTES_MAX {
+            let message = message(Message::NOT_STAGED, Message::NOT_STAGED);
+            let tail = MessageBody::Pool(from, RangeSet::One { offset: 0, bytes });
+            self.output.push(Action::Send { node, message, tail });
+            return true;
+        }
+        let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(bytes)) else { return false };
+        let Some(served_get) = self.served_gets.insert(from, 0, 1) else {
+            self.free_place(node, ticket.number());
+            return false;
+        };
+        let (at, message) = (ticket.at, message(ticket.at, ticket.number()));
+        self.output.push(Action::SendStaged { node, served_get, at, from, bytes, message, table: None });
+        true
+    }
+
     /// Frees bytes that the fabric has taken, or never will.
-    pub(crate) fn served_get_sent(&mut self, served_get: ServedGetId) {
+    pub(crate) fn sent(&mut self, served_get: ServedGetId) {
         // An entry of length zero refers to bytes in a segment.
         if let Some((at, bytes)) = self.served_gets.remove(served_get).filter(|&(_, bytes)| bytes > 0) {
             self.segments.free_blocks(at, bytes);
@@ -71,17 +106,17 @@ impl Home<'_> {
     }
 
     /// Handles bytes that could not be sent: the requester is told that there was no room.
-    pub(crate) fn served_get_failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
-        self.served_get_sent(served_get);
+    pub(crate) fn failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
+        self.sent(served_get);
         if let Message::Forward { number, .. } | Message::ForwardPart { number, .. } | Message::Piece { number, .. } =
             *message
         {
             // The replica will never get it and has to resynchronise.
-            self.free_staging_place(node, number);
+            self.free_place(node, number);
             self.output.push(Action::Disconnect { node });
         }
         if let Message::Got { step, number, .. } = *message {
-            self.free_staging_place(node, number);
+            self.free_place(node, number);
             self.output.answer(
                 Requester::Peer(node, step),
                 Outcome::Failed(Failure::Busy(Limit::Posts)),
@@ -91,9 +126,12 @@ impl Home<'_> {
     }
 
     /// Frees staging memory that a peer has emptied.
-    pub(crate) fn free_staging_place(&mut self, node: NodeId, number: u64) {
+    pub(crate) fn free_place(&mut self, node: NodeId, number: u64) {
         if let Some(peer) = self.peers.reachable(node) {
             peer.staging.give(Ticket::of(number));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
