@@ -10,7 +10,6 @@ const LONGER: &[(&str, &str)] = &[
     ("crates/ddss-core/src/request/request.rs", "encode"),
     ("crates/ddss-core/src/request/request.rs", "decode_operation"),
     ("crates/ddss-core/src/request/request/tests.rs", "operations"),
-    ("crates/ddss-engine/src/peer_messages.rs", "message"),
     ("crates/ddss-sim/src/cluster/executor.rs", "act"),
     ("crates/ddss-sim/src/load/completions.rs", "done"),
     ("crates/ddss-sim/src/load/workload.rs", "choose"),
