@@ -45,6 +45,7 @@ pub use limit::Limit;
 pub use model::address::{OWN_AREA, area_of, offset_of, start_of};
 pub use model::bucket::{BucketLayout, BucketLink, BucketSearch, SlotWord};
 pub use model::coherence::{GetRules, LockDependency, Model};
+pub use model::map::{BucketGarbage, MapLayout, Orphans};
 pub use model::record::Record;
 pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};
 pub use model::spec::{Placement, Spec, Storage};

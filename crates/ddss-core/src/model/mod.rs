@@ -5,6 +5,7 @@
 pub(crate) mod address;
 pub(crate) mod bucket;
 pub(crate) mod coherence;
+pub(crate) mod map;
 pub(crate) mod record;
 pub(crate) mod segment;
 pub(crate) mod spec;

@@ -3,7 +3,7 @@
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use ddss_core::{BadArgument, BucketLayout, Failure, Spec};
+use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout, Spec};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Entry of a map: its value, and the time until it expires.
@@ -37,9 +37,8 @@ impl<V> Entry<V> {
     }
 }
 
-/// Row 0 of a map: magic, sizes of key and value, slots of a bucket, seed.
-pub(crate) const HEADER_BYTES: usize = BucketLayout::SEED_AT + BucketLayout::SEED_BYTES;
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP2");
+pub(crate) const HEADER_BYTES: usize = MapLayout::DESCRIPTION_BYTES;
+pub(crate) const MAGIC: u64 = MapLayout::MAGIC;
 /// Magic of maps whose links had four bytes.
 pub(crate) const MAGIC_OF_EARLIER_RELEASE: u64 = u64::from_le_bytes(*b"DDSSMAP1");
 

@@ -5,8 +5,7 @@ use super::twin;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{KeyHash, Linked, MAGIC, MAGIC_OF_EARLIER_RELEASE, checked_layout, now_ms, spec_of};
-use ddss_core::{BadArgument, BucketLayout, Failure, Spec};
-use siphasher::sip::SipHasher13;
+use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout, Spec};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -178,11 +177,8 @@ impl ByteMap {
     /// Returns the bucket and the tag of a key.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
-        let mut hasher = SipHasher13::new_with_keys(self.seed[0], self.seed[1]);
-        hasher.write(key);
-        let hash = hasher.finish();
-        let bucket = (u128::from(hash) * u128::from(self.buckets())) >> 64;
-        KeyHash { bucket: bucket as u64, tag: hash & 0x7fff }
+        let hash = MapLayout::hash(self.seed, key);
+        KeyHash { bucket: MapLayout::bucket_of(hash, self.buckets()), tag: hash & 0x7fff }
     }
 
     /// Checks that a key and a value have the sizes of this map.
