@@ -33,6 +33,10 @@ pub const UPLOAD_IDLE_US: u64 = 60_000_000;
 pub const RANGES_MAX: usize = 16;
 /// Maximum rows of a table that one request reads.
 pub const ROWS_MAX: usize = 256;
+/// Buckets of a map that its home looks through without other work between.
+pub const SWEEP_BUCKETS_MAX: u64 = 32;
+/// Time between two passes in which a home frees the expired entries of a map, in microseconds.
+pub const SWEEP_PAUSE_US: u64 = 10_000_000;
 /// Maximum number of older versions in a segment's history.
 pub const HISTORY_MAX: u32 = 1024;
 /// Bytes of the largest remote segment in the read cache.

@@ -3,8 +3,8 @@
 use crate::ids::{BufferId, ClaimId, ServedGetId, StepId};
 use crate::role::Proposal;
 use ddss_core::{
-    ArenaRange, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, Message, Name, NodeId, Payload,
-    Record, RecordPlace, RemoteWindow, RowList, SegmentId, TableLayout, Timestamp, Version,
+    ArenaRange, BucketGarbage, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, MapLayout, Message,
+    Name, NodeId, Payload, Record, RecordPlace, RemoteWindow, RowList, SegmentId, TableLayout, Timestamp, Version,
 };
 
 /// Location of the bytes of a commit.
@@ -75,6 +75,63 @@ pub enum MessageBody {
     Buffer(BufferId),
     /// Bytes of a segment whose data begin at this pool offset.
     Pool(u64, RangeSet),
+}
+
+/// Result of a search for garbage in buckets of a map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GarbageSearch {
+    /// End of the buckets at the begin of the search.
+    pub begin: u64,
+    /// Last bucket that was looked at: the one with garbage, if any has some.
+    pub end: u64,
+    /// State word of that bucket.
+    pub state: u64,
+    /// State word of the bucket that its orphans belong to.
+    pub owner_state: u64,
+    /// Content of that bucket that has to be cleared.
+    pub garbage: BucketGarbage,
+    /// Earliest expiry of an entry in these buckets, in milliseconds since 1970; 0 for none.
+    pub expiry_ms: u64,
+}
+
+impl GarbageSearch {
+    /// Searches the buckets from `first` to `end`, from the last one down; `None` if the table is no map. `read` copies bytes
+    /// of the pool: all of one moment.
+    pub fn find(
+        (at, layout, rows): (u64, TableLayout, u64),
+        (first, end): (u64, u64),
+        now_ms: u64,
+        read: impl Fn(u64, &mut [u8]),
+    ) -> Option<Self> {
+        let mut description = [0; MapLayout::DESCRIPTION_BYTES];
+        read(layout.record(0).of_segment(at).data, &mut description);
+        let (row, next) = layout.bounds(1);
+        let map = MapLayout::of_description(&description, rows, next - row)?;
+        let place = |bucket: u64| layout.record(bucket + 1).of_segment(at);
+        let state_of = |bucket| {
+            let mut state = [0; 8];
+            read(place(bucket).header, &mut state);
+            u64::from_le_bytes(state)
+        };
+        let garbage = BucketGarbage::default();
+        let mut search = Self { begin: end, end, state: 0, owner_state: 0, garbage, expiry_ms: 0 };
+        for bucket in (first..end).rev() {
+            search.end = bucket;
+            search.garbage = map.garbage_in(bucket, now_ms, |bucket, offset, into| {
+                read(place(bucket).data + layout.bounds(bucket + 1).0 + offset as u64, into);
+            });
+            let expiry_ms = search.garbage.expiry_ms;
+            if expiry_ms > 0 && (search.expiry_ms == 0 || expiry_ms < search.expiry_ms) {
+                search.expiry_ms = expiry_ms;
+            }
+            if search.garbage.is_found() {
+                search.state = state_of(bucket);
+                search.owner_state = search.garbage.orphans.as_ref().map_or(0, |orphans| state_of(orphans.owner));
+                break;
+            }
+        }
+        Some(search)
+    }
 }
 
 /// One effect for the daemon to execute.
@@ -173,6 +230,28 @@ pub enum Action {
     },
     /// Ends a reservation whose commit will not come.
     ReleaseUndo,
+    /// Continues the sweep of a map after other work, as background work does. Answered with
+    /// [`Engine::sweep_slice`](super::Engine::sweep_slice), later.
+    ContinueSweep {
+        /// Map to sweep.
+        segment: SegmentId,
+    },
+    /// Looks through buckets of a map, from the last one down, for the first one with something that no get finds any more:
+    /// [`GarbageSearch::find`]. Answered with [`Engine::garbage_found`](super::Engine::garbage_found), before the next action.
+    FindGarbage {
+        /// Table to look through.
+        segment: SegmentId,
+        /// Pool offset of its header.
+        at: u64,
+        /// Layout of its rows.
+        layout: TableLayout,
+        /// Number of rows.
+        rows: u64,
+        /// First bucket.
+        first: u64,
+        /// End of the buckets.
+        end: u64,
+    },
     /// Copies bytes of a later commit into the pool, where no client or peer can change them.
     CopyAside {
         /// Source of the bytes.

@@ -46,6 +46,7 @@ impl Engine {
             | Operation::Renew { segment, .. }
             | Operation::Permit { segment, .. }
             | Operation::Break { segment, .. }
+            | Operation::Sweep { segment, .. }
             | Operation::Release { segment } => self.execute(now, &caller, segment, operation, text)?,
             Operation::Stat { segment, page } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;

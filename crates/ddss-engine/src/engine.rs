@@ -221,6 +221,11 @@ impl Engine {
         self.uploads.at_once_max = bytes;
     }
 
+    /// Sets the time between two passes in which this home frees the expired entries of a map, for tests.
+    pub fn set_sweep_pause(&mut self, pause_us: u64) {
+        self.segments.sweeps.pause_us = pause_us;
+    }
+
     /// Returns the number of large puts whose parts arrive or are committed here, and the bytes of memory that they take.
     pub fn uploads(&self) -> (usize, u64) {
         self.uploads.usage()
@@ -316,6 +321,7 @@ impl Engine {
         let mut home = self.home();
         home.tick_replication(now);
         home.tick_lock_queues(now);
+        home.tick_sweeps(now);
         self.upload_memory().expire(now);
         self.remote_locks.expire(now.steady_us);
         loop {
@@ -330,7 +336,8 @@ impl Engine {
     /// Returns the latest time, on the steady clock, for the next call of [`tick`](Self::tick). It covers pending
     /// operations, leases and waiters. Pure clean-up may happen later.
     pub fn next_deadline_us(&self) -> u64 {
-        self.operations.next_deadline_us().unwrap_or(u64::MAX).min(self.segments.due_us())
+        let due_us = self.segments.due_us().min(self.segments.sweeps.due_us());
+        self.operations.next_deadline_us().unwrap_or(u64::MAX).min(due_us)
     }
 
     /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:

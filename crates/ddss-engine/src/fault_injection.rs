@@ -68,6 +68,8 @@ pub enum Bug {
     EntryTwice,
     /// The home replaces an entry that is not the one that the client has read.
     ReplacedUnseen,
+    /// The home frees expired entries of a map without its replica.
+    UnforwardedSweep,
     /// A row that changes during the first copy of a table is not sent again.
     RowNotResent,
     /// A replica gives a row the version of the table.

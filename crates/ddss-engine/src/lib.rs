@@ -59,7 +59,7 @@ mod state;
 mod storage;
 mod uploads;
 
-pub use action::{Action, Commit, CommitSource, FetchTarget, MessageBody, RangeSet, Reply};
+pub use action::{Action, Commit, CommitSource, FetchTarget, GarbageSearch, MessageBody, RangeSet, Reply};
 pub use config::{Counters, EngineConfig, Now};
 pub use engine::Engine;
 #[cfg(feature = "planted")]

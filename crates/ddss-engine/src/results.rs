@@ -1,5 +1,6 @@
 //! Results of actions: the daemon reports what became of those that have one.
 
+use crate::action::GarbageSearch;
 use crate::config::Now;
 use crate::engine::Engine;
 use crate::ids::{ClaimId, ServedGetId, StepId};
@@ -54,6 +55,17 @@ impl Engine {
     /// expiry of an entry is compared with `now`.
     pub fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
         self.home().entry_found(now, state, timestamp, found);
+    }
+
+    /// Continues a sweep after other work, as [`Action::ContinueSweep`](super::Action::ContinueSweep) asks for.
+    pub fn sweep_slice(&mut self, now: Now, segment: SegmentId) {
+        self.home().sweep_slice(now, segment);
+    }
+
+    /// Completes a slice of a sweep with what [`Action::FindGarbage`](super::Action::FindGarbage) found; `None` if the table
+    /// is no map.
+    pub fn garbage_found(&mut self, now: Now, segment: SegmentId, search: Option<&GarbageSearch>) {
+        self.home().garbage_found(now, segment, search);
     }
 
     /// Handles the result of a claim.

@@ -1,5 +1,6 @@
 //! Storage of segments: restoration after a restart, memory in files, quotas.
 
+use crate::config::Now;
 use crate::engine::Engine;
 use crate::state::segments::quotas::{Quota, Quotas, Usage};
 use ddss_core::{Failure, Record, SegmentId, Storage, Timestamp, Version};
@@ -31,6 +32,8 @@ impl Engine {
         self.restore_clock(timestamp);
         if record.spec.copies > 1 {
             self.replicas.add_unconfirmed(record.known_as);
+        } else {
+            self.home().note_unknown_expiry(Now::default(), record.segment);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 31] {
+fn numbers(report: &Report) -> [(&'static str, u64); 32] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -69,6 +69,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 31] {
         ("row_sections", report.row_sections),
         ("row_calls", report.row_calls),
         ("entry_changes", report.entry_changes),
+        ("entries_swept", report.entries_swept),
         ("row_changes_seen", report.row_changes_seen),
         ("row_changes_missed", report.row_changes_missed),
         ("windows_searched", report.searched),

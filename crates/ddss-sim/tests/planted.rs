@@ -99,6 +99,16 @@ fn assert_parted(bug: Bug) {
     println!("{bug:?}: seed {seed}: {what}");
 }
 
+// Otherwise the two copies of a map could differ after a sweep.
+#[test]
+fn unforwarded_sweep_is_found() {
+    let bug = Some(Bug::UnforwardedSweep);
+    let plan = Scenario { operations: 4000, segments: 2, replicated: 1, tables: 6, bug, ..Scenario::default() };
+    let first = |seed| run(seed, &plan).violations.into_iter().next();
+    let (seed, what) = (1..=1000).find_map(|seed| Some((seed, first(seed)?))).expect("the bug was not found");
+    println!("UnforwardedSweep: seed {seed}: {what}");
+}
+
 // Otherwise an abandoned lock could block its segment forever.
 #[test]
 fn endless_lease_is_found() {

@@ -137,6 +137,8 @@ pub struct BucketSearch {
     pub is_linked: bool,
     /// Digest of the entry; 0 if the change expects none.
     pub digest: u64,
+    /// Expiry that the change gives to the entry; 0 for none.
+    pub expiry_ms: u64,
 }
 
 const fn padded(bytes: usize) -> usize {
@@ -259,7 +261,7 @@ impl BucketLayout {
             return None;
         }
         let tag = SlotWord(wanted).tag();
-        let mut found = BucketSearch::default();
+        let mut found = BucketSearch { expiry_ms: SlotWord(wanted).expiry_ms(), ..BucketSearch::default() };
         let mut links = [[0; BucketLink::BYTES]; Self::LINKS];
         read(Self::LINKS_AT, links.as_flattened_mut());
         found.is_linked = links.into_iter().filter_map(BucketLink::decode).any(|link| link.may_have(tag));
@@ -372,7 +374,8 @@ mod tests {
         let search = |bucket: &[u8], head: &[u8]| {
             layout.search(head, |at, into| into.copy_from_slice(&bucket[at..][..into.len()]))
         };
-        assert_eq!(search(&bucket, &head(5, 1)), Some(BucketSearch { free: Some(0), ..BucketSearch::default() }));
+        let free = BucketSearch { free: Some(0), expiry_ms: 77, ..BucketSearch::default() };
+        assert_eq!(search(&bucket, &head(5, 1)), Some(free));
         for (slot, tag, key) in [(0, 5, 2), (1, 6, 1), (3, 5, 1)] {
             bucket[layout.head_at(slot)..][..20].copy_from_slice(&head(tag, key));
         }

@@ -192,6 +192,7 @@ mod tests {
             call(Operation::Stat { segment, page: ArenaRange { slot: 3, bytes: 4 } }),
             call(Operation::Permit { segment, update }),
             call(Operation::Break { segment }),
+            call(Operation::Sweep { segment, first: 3, buckets: u64::MAX }),
             call(Operation::Cancel { segment, request: RequestId(1) }),
             Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 3 },
             call(Operation::Get { segment, offset: 2, into: staged, inline: false, options }),

@@ -265,6 +265,16 @@ pub enum Operation {
         /// Segment to change.
         segment: SegmentId,
     },
+    /// Frees what no get finds any more in some buckets of a map: expired entries, entries that were never linked, and links
+    /// without an entry. The completion has the number of entries.
+    Sweep {
+        /// Map to change.
+        segment: SegmentId,
+        /// First bucket.
+        first: u64,
+        /// Number of buckets from there on.
+        buckets: u64,
+    },
     /// Ends a request of the same channel (a parked one if the cancel [parks](crate::Request::parks)) that waits for
     /// another caller. That request still gets its own completion.
     Cancel {
@@ -334,6 +344,7 @@ impl Operation {
             | Operation::Renew { segment, .. }
             | Operation::Stat { segment, .. }
             | Operation::Break { segment }
+            | Operation::Sweep { segment, .. }
             | Operation::Cancel { segment, .. }
             | Operation::Permit { segment, .. } => Some(segment),
         }
@@ -392,6 +403,7 @@ impl Operation {
             | Operation::DropUpload { .. }
             | Operation::Await { .. }
             | Operation::Lock { .. }
+            | Operation::Sweep { .. }
             | Operation::Cancel { .. }
             | Operation::Collect => true,
             Operation::Allocate { .. }

@@ -62,6 +62,7 @@ const OP_UPLOAD_PART: u8 = 24;
 const OP_COMMIT_UPLOAD: u8 = 25;
 const OP_DROP_UPLOAD: u8 = 26;
 const OP_RENEW: u8 = 27;
+const OP_SWEEP: u8 = 28;
 
 /// Weight of a request that creates, releases or changes a segment, or lists segments. A client that calls without a
 /// pause meets that in one of 500 calls.
@@ -220,6 +221,10 @@ impl Request {
             Operation::Break { segment } => {
                 entry[2] = segment.to_bits();
                 OP_BREAK
+            }
+            Operation::Sweep { segment, first, buckets } => {
+                (entry[2], entry[3], entry[6]) = (segment.to_bits(), first, buckets);
+                OP_SWEEP
             }
             Operation::Cancel { segment, request } => {
                 (entry[2], entry[6]) = (segment.to_bits(), request.0);
@@ -380,6 +385,7 @@ impl Request {
             OP_LIST => Err(Failure::BadName),
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
             OP_BREAK => Ok(Operation::Break { segment }),
+            OP_SWEEP => Ok(Operation::Sweep { segment, first: offset, buckets: entry[6] }),
             OP_COLLECT => Ok(Operation::Collect),
             OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
             OP_PERMIT => Ok(Operation::Permit { segment, update: PermissionUpdate::from_words([entry[6], entry[7]])? }),

@@ -91,6 +91,7 @@ impl Home<'_> {
                 self.update_permissions_at_home(now, principal, segment, update, requester)?;
             }
             Operation::Break { segment } => self.break_at_home(now, principal, segment, requester)?,
+            Operation::Sweep { segment, first, buckets } => self.sweep(now, caller, segment, (first, buckets))?,
             Operation::Release { segment } => self.release_named(now, requester, principal, segment)?,
             // The cancelled request has its own answer, and the cancel of a peer none.
             Operation::Cancel { segment, request } => {

@@ -155,6 +155,7 @@ impl Home<'_> {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
             PendingOp::Put { parts, source, conditions } => {
                 self.check_conditions(now, id, requester, conditions, None)?;
+                let requester = Some(requester);
                 self.change(now, id, SegmentChange { requester, parts, source, row: None, word: 0, deadline_us })?;
             }
             PendingOp::Atomic { offset, change, token } => {
@@ -323,9 +324,9 @@ impl Home<'_> {
         match change.apply(word) {
             Some(new) => {
                 let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
-                if let Err(failure) =
-                    self.change(now, id, SegmentChange { requester, parts, source, row: None, word, deadline_us })
-                {
+                let asked = Some(requester);
+                let change = SegmentChange { requester: asked, parts, source, row: None, word, deadline_us };
+                if let Err(failure) = self.change(now, id, change) {
                     self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }
             }

@@ -20,7 +20,7 @@ use ddss_core::{
 use std::collections::VecDeque;
 
 mod forwarded_rows;
-mod interrupted_ops;
+pub(super) mod interrupted_ops;
 mod new_replicas;
 
 pub(super) const OWNER: Principal = Principal { uid: 7, gid: 7 };
@@ -29,7 +29,7 @@ pub(super) const A: NodeId = NodeId(2);
 pub(super) const B: NodeId = NodeId(3);
 
 pub(super) struct Parts {
-    segments: Segments,
+    pub(super) segments: Segments,
     replicas: Replicas,
     peers: Peers,
     pending_atomics: VecDeque<PendingAtomic>,

@@ -73,7 +73,9 @@ impl Remote<'_> {
                 self.check_own_lock(caller, segment, token.is_none(), offset)?;
                 WaitState::Answer { segment }
             }
-            Operation::Permit { segment, .. } | Operation::Break { segment } => WaitState::Answer { segment },
+            Operation::Permit { segment, .. } | Operation::Break { segment } | Operation::Sweep { segment, .. } => {
+                WaitState::Answer { segment }
+            }
             Operation::Await { segment, above, .. } => WaitState::Version { segment, above },
             Operation::Lock { .. } if self.remote_locks.is_full() => return Err(Failure::Busy(Limit::RemoteLocks)),
             Operation::Lock { segment, lock_request: LockRequest { lease_us, row_offset, .. } } => {

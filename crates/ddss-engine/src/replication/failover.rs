@@ -39,6 +39,7 @@ impl Home<'_> {
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
         let Some(replication) = self.replication_of(id) else { return };
         replication.found();
+        self.note_unknown_expiry(now, id);
         self.start_transition(now, id);
     }
 
@@ -93,6 +94,7 @@ impl Home<'_> {
         replication.node = assignment.replica;
         // A forward in flight when this node ended is lost: home and replica start over.
         replication.role = Role::Home(if assignment.paired { SyncState::Paired } else { SyncState::Alone });
+        self.note_unknown_expiry(now, id);
         if assignment.paired { self.lose_replica(now, id) } else { self.start_transition(now, id) }
     }
 
@@ -160,6 +162,7 @@ impl Home<'_> {
         replication.promote(assignment, now.steady_us);
         self.clock.hear(floor, floor.micros());
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.note_unknown_expiry(now, id);
         self.update_lock_gate(now, id);
         self.start_transition(now, id);
     }

@@ -20,7 +20,8 @@ use ddss_core::{
 /// Change to apply to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentChange {
-    pub(crate) requester: Requester,
+    /// `None` for a change that no caller waits for.
+    pub(crate) requester: Option<Requester>,
     pub(crate) parts: RangeSet,
     pub(crate) source: CommitSource,
     /// The row of a table.
@@ -84,7 +85,7 @@ impl Home<'_> {
         if let CommitSource::Pool(at) = source {
             self.upload_memory().free_at(at);
         }
-        self.answer_change(Some(requester), id, row, stamp, word);
+        self.answer_change(requester, id, row, stamp, word);
         Ok(())
     }
 
@@ -148,16 +149,7 @@ impl Home<'_> {
         }
         let place = (bytes > 0).then_some((at, bytes.into()));
         let what = ForwardKind::Put(parts, row);
-        let forward = PendingForward {
-            what,
-            requester: Some(requester),
-            version,
-            timestamp,
-            word,
-            place,
-            served_get,
-            deadline_us,
-        };
+        let forward = PendingForward { what, requester, version, timestamp, word, place, served_get, deadline_us };
         let (staged, number) = ticket.map_or((Message::NOT_STAGED, Message::NOT_STAGED), |t| (t.at, t.number()));
         let epoch = self.begin_forward(now, id, forward);
         let row_version = row.map_or(Version(0), |row| row.version);
@@ -306,6 +298,7 @@ impl Home<'_> {
         }
         self.update_lock_gate(now, id);
         self.serve_lock_queue(now, id);
+        self.request_slice(id);
     }
 
     fn is_requester_alive(&mut self, requester: Requester) -> bool {

@@ -32,7 +32,7 @@ impl Home<'_> {
         };
         let what = ForwardKind::PutLarge(ForwardedUpload::new(offset, bytes, from, undo));
         let at = self.segments.get(id)?.at;
-        let (requester, place, served_get) = (Some(requester), None, None);
+        let (place, served_get) = (None, None);
         let forward = PendingForward { what, requester, version, timestamp, word: 0, place, served_get, deadline_us };
         self.begin_forward(now, id, forward);
         if undo == UndoMemory::Awaited {

@@ -237,6 +237,16 @@ impl LockQueue {
         self.rows().is_some()
     }
 
+    /// Returns true if a sweep may change rows that are not locked: no operation goes first.
+    pub(crate) fn admits_sweep(&self) -> bool {
+        !self.blocks_puts() && self.queue().holders.is_empty()
+    }
+
+    /// Returns true if that row is locked, or has waiters.
+    pub(crate) fn has_row_lock(&self, row: u64) -> bool {
+        self.queue_of(Some(row)).is_some()
+    }
+
     /// Returns true if the operation has to be queued for its row.
     pub(crate) fn must_wait_for_row(&self, row: u64, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
         self.queue_of(Some(row)).is_some_and(|queue| queue.delays(op, owner, depends_on_lock))

@@ -16,6 +16,7 @@ use released::{ReleasedSegment, ReleasedSegments};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
+use sweeps::Sweeps;
 
 mod busy_list;
 mod names;
@@ -25,6 +26,7 @@ mod released;
 pub(crate) mod row_changes;
 mod segment;
 mod segment_index;
+pub(crate) mod sweeps;
 mod versions;
 
 pub(crate) use segment::{Segment, check_range};
@@ -65,6 +67,7 @@ pub(crate) struct Segments {
     released: ReleasedSegments,
     /// Versions of the names of the segments here, and their watchers.
     names_watch: NamesWatch,
+    pub(crate) sweeps: Sweeps,
     /// Segments with a lock holder, a waiter or a watcher.
     busy: Vec<SegmentId>,
     /// When each of them needs attention. An entry that differs from its segment's own record is outdated.
@@ -95,6 +98,7 @@ impl Segments {
             accounts: Accounts::default(),
             released: ReleasedSegments::default(),
             names_watch: NamesWatch::new(config),
+            sweeps: Sweeps::default(),
             busy: Vec::new(),
             due: BinaryHeap::new(),
             visited: Vec::new(),

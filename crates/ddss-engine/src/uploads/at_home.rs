@@ -114,7 +114,7 @@ impl Home<'_> {
         if !self.is_large_change(change) {
             return Ok(false);
         }
-        let (requester, acknowledges) = (Some(change.requester), None);
+        let (requester, acknowledges) = (change.requester, None);
         let (CommitSource::Pool(from), RangeSet::One { offset, bytes }) = (change.source, change.parts) else {
             return Err(Failure::Malformed);
         };

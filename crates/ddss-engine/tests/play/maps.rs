@@ -1,9 +1,10 @@
 //! Changes of a map's entries, with arbitrary results of the searches.
 
 use ddss_core::{
-    ArenaRange, BucketLayout, BucketSearch, EntryChange, EntryChangeKind, Model, Operation, Payload, PutConditions,
-    SegmentId, SlotWord, Spec,
+    ArenaRange, BucketGarbage, BucketLayout, BucketSearch, EntryChange, EntryChangeKind, Model, Operation, Orphans,
+    Payload, PutConditions, Range, SegmentId, SlotWord, Spec, TableLayout,
 };
+use ddss_engine::GarbageSearch;
 
 /// Layout of the maps among the tables.
 fn layout() -> BucketLayout {
@@ -47,6 +48,29 @@ pub(super) fn random_search(change: EntryChange, word: u64) -> Option<BucketSear
         free: (!word.is_multiple_of(3)).then_some(word as usize % slots),
         is_linked: word.is_multiple_of(5),
         digest: word / 5 % 2,
+        expiry_ms: word % 3,
     };
     (!word.is_multiple_of(7)).then_some(found)
+}
+
+/// Returns any result of a search for garbage that a daemon may report: in any bucket of those, with any words of slots.
+pub(super) fn random_garbage(
+    (layout, rows): (TableLayout, u64),
+    (first, end): (u64, u64),
+    word: u64,
+) -> Option<GarbageSearch> {
+    assert!(first <= end && end < rows, "no bucket is out of the table");
+    let mut garbage = BucketGarbage::default();
+    let (row, next) = layout.bounds(1);
+    let range = |at: u64| Range { offset: at % ((next - row) / 8) * 8, bytes: 8 };
+    (1..word % 4).for_each(|at| garbage.ranges.push(range(word / at)));
+    garbage.entries = garbage.ranges.len() as u32;
+    if word.is_multiple_of(5) {
+        let ranges = [range(word)].into_iter().collect();
+        garbage.orphans = Some(Orphans { owner: first.min(end), ranges });
+    }
+    let looked = if end > first { end - 1 - word % (end - first) } else { end };
+    let (state, owner_state) = (word >> 8, word >> 16);
+    let search = GarbageSearch { begin: end, end: looked, state, owner_state, garbage, expiry_ms: word % 3 };
+    (!word.is_multiple_of(11) && end > first).then_some(search)
 }

@@ -15,7 +15,6 @@ use ddss_core::{
     UploadId, Version, offset_of,
 };
 use ddss_engine::{Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId};
-
 use input::Input;
 
 const POOL_BYTES: u64 = 1 << 18;
@@ -312,7 +311,7 @@ impl World<'_> {
         let name = vec![b'a' + self.input.byte() % 6];
         let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
         let ranges = 1 + self.input.byte() % 3;
-        let operation = match self.input.byte() % 23 {
+        let operation = match self.input.byte() % 24 {
             0..=1 => {
                 let placement = Placement::Node(NodeId(1 + u16::from(self.input.byte() % 3)));
                 let (model, history) = (self.input.model(), (self.input.byte() % 4).into());
@@ -378,6 +377,7 @@ impl World<'_> {
             }
             20 => Operation::CommitUpload { segment, offset, upload: UploadId(self.upload(token)), conditions },
             21 => Operation::DropUpload { segment, upload: UploadId(self.upload(token)) },
+            22 => Operation::Sweep { segment, first: offset % 5, buckets: self.input.word() >> 3 },
             _ => Operation::Cancel { segment, request: RequestId(self.requests.saturating_sub(offset % 16)) },
         };
         (operation, Vec::new())
@@ -453,6 +453,10 @@ impl World<'_> {
                     Timestamp(word),
                     maps::random_search(change, word),
                 );
+            }
+            Action::FindGarbage { segment: id, layout, rows, first, end, .. } => {
+                let found = maps::random_garbage((layout, rows), (first, end), self.input.word());
+                self.sides[side].engine.garbage_found(now, id, found.as_ref());
             }
             Action::CommitRecord { place, parts, source, .. } => {
                 assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));

@@ -66,6 +66,8 @@ pub struct BucketView {
 pub struct MapChecker {
     calls: Vec<EntryCall>,
     views: Vec<BucketView>,
+    /// Keys of the entries that a sweep may have freed, by bucket and version.
+    sweeps: BTreeMap<(u64, u64), BTreeSet<u64>>,
 }
 
 /// State of a bucket in the replay.
@@ -87,6 +89,14 @@ impl MapChecker {
         self.views.push(view);
     }
 
+    /// Expiry of entries that have expired. All others are in the far future.
+    pub const EXPIRED_MS: u64 = 1;
+
+    /// Records that a home found these entries expired, and may free them in that version of the bucket.
+    pub fn swept(&mut self, bucket: u64, version: u64, keys: &[u64]) {
+        self.sweeps.entry((bucket, version)).or_default().extend(keys);
+    }
+
     /// Returns all violations.
     pub fn violations(&self) -> Vec<String> {
         let buckets: BTreeSet<u64> =
@@ -96,7 +106,9 @@ impl MapChecker {
             let calls: Vec<&EntryCall> = self.calls.iter().filter(|call| call.bucket == bucket).collect();
             let views: Vec<&BucketView> = self.views.iter().filter(|view| view.bucket == bucket).collect();
             check_order(&calls, &views, &mut found);
-            check_results(&calls, &views, &mut found);
+            let sweeps = self.sweeps.range((bucket, 0)..=(bucket, u64::MAX));
+            let sweeps = sweeps.map(|(&(_, version), keys)| (version, keys)).collect();
+            check_results(&calls, &views, &sweeps, &mut found);
         }
         found
     }
@@ -117,7 +129,12 @@ fn check_order(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<Stri
     }
 }
 
-fn check_results(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<String>) {
+fn check_results(
+    calls: &[&EntryCall],
+    views: &[&BucketView],
+    sweeps: &BTreeMap<u64, &BTreeSet<u64>>,
+    found: &mut Vec<String>,
+) {
     let mut commits: BTreeMap<u64, &EntryCall> = BTreeMap::new();
     let mut others: BTreeMap<u64, Vec<&EntryCall>> = BTreeMap::new();
     for &call in calls {
@@ -132,9 +149,17 @@ fn check_results(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<St
     let seen = commits.keys().chain(others.keys()).copied().chain(views.iter().map(|view| view.version));
     let mut state = Replay::default();
     for version in 0..=seen.max().unwrap_or(0) {
-        match commits.get(&version) {
-            Some(call) => state.commit(call, found),
+        let removal = others.get(&version).into_iter().flatten().find(|call| state.frees_expired(call));
+        match commits.get(&version).copied().or(removal.copied()) {
+            Some(call) => {
+                state.commit(call, found);
+                if removal.is_some() {
+                    // The version may be that of a sweep before the removal.
+                    state.doubtful.extend(sweeps.get(&version).copied().into_iter().flatten());
+                }
+            }
             None if version == 0 => {}
+            None if sweeps.contains_key(&version) => state.sweep(sweeps[&version], &unknown, version, found),
             None if unknown.is_empty() => found.push(format!("version {version} of a bucket was made by no client")),
             None => state.doubtful.extend(&unknown),
         }
@@ -148,9 +173,34 @@ fn check_results(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<St
 }
 
 impl Replay {
+    /// Returns the content of a key that is present: it has not expired.
+    fn live(&self, key: u64) -> Option<&EntryContent> {
+        self.entries.get(&key).filter(|content| content.1 != MapChecker::EXPIRED_MS)
+    }
+
+    /// Returns true for the removal of an absent key that freed its expired entry, and so made a version.
+    fn frees_expired(&self, call: &EntryCall) -> bool {
+        call.kind == EntryChangeKind::Remove && self.entries.contains_key(&call.key) && self.live(call.key).is_none()
+    }
+
+    /// Frees expired entries. With changes of unknown outcome one of those may have made the version.
+    fn sweep(&mut self, keys: &BTreeSet<u64>, unknown: &BTreeSet<u64>, version: u64, found: &mut Vec<String>) {
+        for key in keys {
+            if unknown.is_empty() && !self.doubtful.contains(key) && self.live(*key).is_some() {
+                found.push(format!("a sweep made version {version} and freed key {key}, which had not expired"));
+            }
+            if unknown.is_empty() {
+                self.entries.remove(key);
+            } else {
+                self.doubtful.insert(*key);
+            }
+        }
+        self.doubtful.extend(unknown);
+    }
+
     /// Checks the state of an entry that a call returned.
     fn check_state(&self, call: &EntryCall, found: &mut Vec<String>) {
-        let present = self.entries.get(&call.key);
+        let present = self.live(call.key);
         let is_expected = call.expected.is_none_or(|expected| present == Some(&expected));
         let needs_room = matches!(call.kind, EntryChangeKind::Write | EntryChangeKind::Insert);
         let is_wrong = match call.result {
@@ -158,7 +208,7 @@ impl Replay {
             Some((_, EntryState::Absent)) => present.is_some(),
             Some((_, EntryState::Changed)) => present.is_none() || is_expected,
             // The bucket was full.
-            Some((_, EntryState::Elsewhere)) => present.is_some() || !needs_room,
+            Some((_, EntryState::Elsewhere)) => self.entries.contains_key(&call.key) || !needs_room,
             None => false,
         };
         if is_wrong && !self.doubtful.contains(&call.key) {
@@ -217,7 +267,7 @@ mod tests {
     }
 
     fn violations(calls: &[EntryCall], views: &[BucketView]) -> usize {
-        MapChecker { calls: calls.to_vec(), views: views.to_vec() }.violations().len()
+        MapChecker { calls: calls.to_vec(), views: views.to_vec(), ..MapChecker::default() }.violations().len()
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn access_of(kind: Kind) -> Option<Access> {
             Some(Access::Read)
         }
         Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld => Some(Access::Write),
-        Kind::UploadPart | Kind::CommitUpload(_) | Kind::ChangeEntry(..) => Some(Access::Write),
+        Kind::UploadPart | Kind::CommitUpload(_) | Kind::ChangeEntry(..) | Kind::Sweep => Some(Access::Write),
         Kind::Add | Kind::AddHeld | Kind::Lock { shared: false, .. } => Some(Access::Write),
         Kind::Permit(_) | Kind::Release(_) => Some(Access::Release),
         Kind::Unlock | Kind::Renew | Kind::Stat | Kind::List(_) | Kind::Make(_) | Kind::Open(_) => None,

@@ -4,12 +4,13 @@ use super::decisions::NodeMessage;
 use super::network::{Event, Fetch, Staged};
 use super::node::{LargeCommit, Node};
 use super::simulator::Simulator;
+use crate::load::calls::Target;
 use ddss_core::limits::{ARENA_SLOT_BYTES, PAGE_BYTES};
 use ddss_core::{
     ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, Range, RecordPlace,
-    RemoteWindow, RowList, SegmentId, Timestamp,
+    RemoteWindow, RowList, SegmentId, TableLayout, Timestamp,
 };
-use ddss_engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
+use ddss_engine::{Action, Commit, CommitSource, FetchTarget, GarbageSearch, RangeSet, Reply, StepId};
 
 impl Simulator {
     /// Executes the actions of an engine.
@@ -62,6 +63,9 @@ impl Simulator {
             }
             Action::Format { record, header, .. } => {
                 here.format(record.at, &header);
+                if record.spec.row_bytes as usize == Target::bucket_layout().row_bytes() {
+                    here.describe_map(record.at);
+                }
                 self.header_locations.insert(record.segment, (node, record.at));
                 self.records.insert(record.segment, record);
                 self.record_permissions(node, &record);
@@ -133,6 +137,13 @@ impl Simulator {
                 self.network.at(later_us, Event::UndoReserved { node, life, segment, timestamp });
             }
             Action::ReleaseUndo => here.release_undo(),
+            Action::ContinueSweep { segment } => {
+                let (later_us, life) = (self.now_us + self.random.below(30), here.life);
+                self.network.at(later_us, Event::SweepSlice { node, life, segment });
+            }
+            Action::FindGarbage { segment, at, layout, rows, first, end } => {
+                self.find_garbage(node, segment, (at, layout, rows), (first, end));
+            }
             Action::CopyAside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
                 here.write(to, &bytes);
@@ -247,6 +258,34 @@ impl Simulator {
                 }
                 self.reply(node, channel.client, &completion);
             }
+        }
+    }
+
+    /// Looks through buckets of a map, and records what a sweep may free.
+    fn find_garbage(&mut self, node: usize, id: SegmentId, table: (u64, TableLayout, u64), buckets: (u64, u64)) {
+        let (now, here) = (self.now(node), &self.nodes[node]);
+        let read = |at: u64, into: &mut [u8]| into.copy_from_slice(&here.bytes(at, into.len()));
+        let search = GarbageSearch::find(table, buckets, now.wall_us / 1000, read);
+        if let Some(GarbageSearch { end: bucket, state, garbage, .. }) = &search
+            && garbage.is_found()
+        {
+            let (at, layout, _) = table;
+            let row = layout.record(bucket + 1).of_segment(at).data + layout.bounds(bucket + 1).0;
+            let key = |range: &Range| here.word(row + range.offset + range.bytes as u64);
+            let keys: Vec<u64> = garbage.ranges.iter().map(key).collect();
+            let bucket = id.to_bits() | (bucket + 1) << 59;
+            self.report.entries_swept += keys.len() as u64;
+            self.maps.swept(bucket, (state >> 1) + 1, &keys);
+        }
+        self.nodes[node].engine.garbage_found(now, id, search.as_ref());
+    }
+
+    /// Gives a sweep the time of its next slice.
+    pub(crate) fn sweep_slice(&mut self, node: usize, life: u64, segment: SegmentId) {
+        if self.nodes[node].life == life {
+            let now = self.now(node);
+            self.nodes[node].engine.sweep_slice(now, segment);
+            self.perform(node);
         }
     }
 

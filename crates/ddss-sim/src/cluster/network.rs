@@ -85,6 +85,8 @@ pub(crate) enum Event {
     Up { a: usize, b: usize },
     /// A node writes a slice of a large commit.
     CommitSlice { node: usize, life: u64 },
+    /// A sweep continues.
+    SweepSlice { node: usize, life: u64, segment: SegmentId },
     /// A reservation of memory for an undo log ends.
     UndoReserved { node: usize, life: u64, segment: SegmentId, timestamp: Timestamp },
     /// Time passes for an engine.
@@ -119,6 +121,7 @@ impl Event {
             | Event::Beat { node }
             | Event::CommitSlice { node, .. }
             | Event::UndoReserved { node, .. }
+            | Event::SweepSlice { node, .. }
             | Event::FromCouncil { node, .. }
             | Event::Tick { node } => [Some(node), None],
             Event::Deliver { to, .. } | Event::Read { to, .. } | Event::Fetched { to, .. } => [Some(to), None],

@@ -1,14 +1,14 @@
 //! A simulated node: its engine, its memory, and its clients.
 
 use crate::check::History;
-use crate::load::calls::{ARENA_BYTES, Client};
+use crate::load::calls::{ARENA_BYTES, Client, Target};
 use crate::load::permission_oracle::user_of;
 use crate::load::scenario::Scenario;
 use crate::random::Random;
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{
-    ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, RecordPlace, SegmentId, Shard, Timestamp,
-    Version, area_of, offset_of,
+    ArenaRange, ClientId, Header, LockToken, MapLayout, NodeId, Payload, Record, RecordPlace, SegmentId, Shard,
+    TableLayout, Timestamp, Version, area_of, offset_of,
 };
 use ddss_engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet};
 use std::collections::{BTreeMap, VecDeque};
@@ -64,6 +64,8 @@ pub(crate) struct LargeCommit {
 impl Node {
     /// Bytes of the largest value that is committed in one step.
     pub(crate) const COMMIT_AT_ONCE_MAX: u32 = 64;
+    /// Time between two passes over a map.
+    const SWEEP_PAUSE_US: u64 = 20_000;
 
     pub(crate) fn new(id: NodeId, peers: &[NodeId], plan: &Scenario, reads_overlap: bool, random: &mut Random) -> Self {
         let pool_bytes = plan.pool_bytes as u64;
@@ -102,6 +104,7 @@ impl Node {
         engine.enable_replication();
         engine.set_replication_limits(1024, 50_000);
         engine.set_commit_at_once_max(Self::COMMIT_AT_ONCE_MAX);
+        engine.set_sweep_pause(Self::SWEEP_PAUSE_US);
         engine
     }
 
@@ -211,6 +214,15 @@ impl Node {
         self.set_word(at + Header::SEGMENT_OFFSET, header.segment);
         self.set_word(at + Header::BYTES_OFFSET, header.bytes);
         self.set_word(at + Header::LOCKED_OFFSET, header.locked);
+    }
+
+    /// Writes the description of a map into a new table, as its first client does.
+    pub(crate) fn describe_map(&mut self, at: u64) {
+        let layout = Target::bucket_layout();
+        let words = [MapLayout::MAGIC, layout.key_bytes as u64, layout.value_bytes as u64, layout.slots as u64];
+        let table = TableLayout::new(layout.row_bytes() as u32).expect("a table has rows");
+        let row = table.record(0).of_segment(at).data;
+        words.iter().zip(0..).for_each(|(&word, index)| self.set_word(row + 8 * index, word));
     }
 
     pub(crate) fn mark(&mut self, at: u64, holder: LockToken) {

@@ -273,6 +273,7 @@ impl Simulator {
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
             Event::CommitSlice { node, life } => self.commit_slice(node, life),
+            Event::SweepSlice { node, life, segment } => self.sweep_slice(node, life, segment),
             Event::UndoReserved { node, life, segment, timestamp } => {
                 self.undo_reserved(node, life, segment, timestamp);
             }

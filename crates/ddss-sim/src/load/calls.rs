@@ -3,7 +3,8 @@
 use crate::check::{EntryContent, OperationKind};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, RowList, SegmentId, SlotWord, UploadId,
+    ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, MapLayout, Model, RowList, SegmentId, SlotWord,
+    UploadId,
 };
 use ddss_engine::RoleAssignment;
 
@@ -44,6 +45,8 @@ pub(crate) enum Kind {
     /// Changes the entry of a key, or reads the bucket.
     ChangeEntry(EntryChangeKind, u64),
     GetBucket,
+    /// Frees the expired entries of a map.
+    Sweep,
     Stat,
     Permit(u16),
     List(u16),
@@ -87,6 +90,12 @@ impl Target {
     /// Returns the layout of all maps.
     pub(crate) fn bucket_layout() -> BucketLayout {
         BucketLayout::new(8, 8).expect("sizes of a map")
+    }
+
+    /// Returns a key of a bucket.
+    pub(crate) fn key_of_bucket(bucket: u64, number: u64) -> u64 {
+        let owner = |key: &u64| MapLayout::bucket_of(MapLayout::hash([0; 2], &key.to_le_bytes()), Self::ROWS - 1);
+        (0..).filter(|key| owner(key) == bucket).nth(number as usize).expect("each bucket has keys")
     }
 
     /// Returns the number of the target in histories. The upper bits of an id are those of the shard, which is 0.

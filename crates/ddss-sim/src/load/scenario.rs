@@ -150,6 +150,8 @@ pub struct Report {
     pub row_calls: u64,
     /// Changes of entries of maps that took effect.
     pub entry_changes: u64,
+    /// Expired entries of maps that sweeps found.
+    pub entries_swept: u64,
     /// Changes of rows of which watchers of all rows were notified.
     pub row_changes_seen: u64,
     /// Notifications of such a watcher that it missed changes.

@@ -2,7 +2,7 @@
 
 use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, SeenEntry, Target, Upload};
 use super::permission_oracle::{MODE_OPEN, MODES, user_of};
-use crate::check::{EntryContent, History};
+use crate::check::{EntryContent, History, MapChecker};
 use crate::cluster::network::Event;
 use crate::cluster::node::{Node, bytes_of};
 use crate::cluster::simulator::Simulator;
@@ -139,20 +139,21 @@ impl Simulator {
         is_long && target.row.is_none() && target.history_len == 0
     }
 
-    /// Chooses a call of a bucket of a map; its keys are those that leave the number of the bucket as remainder.
+    /// Chooses a call of a bucket of a map.
     fn choose_entry_call(&mut self, target: &Target, seen: Option<u64>) -> Kind {
         let (buckets, row) = (Target::ROWS - 1, target.row.unwrap_or(1));
-        let key = self.random.below(KEYS / buckets) * buckets + row - 1;
+        let key = Target::key_of_bucket(row - 1, self.random.below(KEYS / buckets));
         match self.random.below(24) {
             0 => {
                 let shared = self.random.one_in(4);
                 self.choose_lock(shared, target)
             }
             1 => Kind::Await(seen.unwrap_or(0)),
+            2..=3 if self.requests.is_multiple_of(2) => Kind::Sweep,
             2..=6 => Kind::GetBucket,
             7..=12 => Kind::ChangeEntry(EntryChangeKind::Write, key),
             13..=15 => Kind::ChangeEntry(EntryChangeKind::Insert, key),
-            16..=17 => Kind::ChangeEntry(EntryChangeKind::Touch, key),
+            16..=19 => Kind::ChangeEntry(EntryChangeKind::Touch, key),
             _ => Kind::ChangeEntry(EntryChangeKind::Remove, key),
         }
     }
@@ -281,10 +282,14 @@ impl Simulator {
         self.perform_request(node, !long);
     }
 
-    /// Returns the content that the change of an entry writes. Expiries are in the far future, and different ones.
+    /// Returns the content that the change of an entry writes. Expiries are in the far future, and different ones, or over.
     fn next_content(&mut self, kind: Kind, expected: Option<SeenEntry>) -> EntryContent {
         const FAR_MS: u64 = 1 << 40;
         match kind {
+            // The clock of each node has passed the first milliseconds.
+            Kind::ChangeEntry(EntryChangeKind::Touch, _) if self.requests.is_multiple_of(2) && self.now_us > 2000 => {
+                (0, MapChecker::EXPIRED_MS)
+            }
             Kind::ChangeEntry(EntryChangeKind::Touch, _) => (0, FAR_MS + self.next_mark()),
             // An update keeps the expiry.
             Kind::ChangeEntry(..) => (self.next_mark(), expected.map_or(0, |entry| entry.content.1)),
@@ -354,6 +359,7 @@ impl Simulator {
             Kind::Renew => Operation::Renew { segment, token: token.unwrap_or_default(), lease_us: LEASE_US },
             Kind::Await(above) => Operation::Await { segment, offset, above: Version(above) },
             Kind::AwaitAnyRow(above) => Operation::Await { segment, offset: ANY_ROW, above: Version(above) },
+            Kind::Sweep => Operation::Sweep { segment, first: 0, buckets: u64::MAX },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit(mode) => {
                 Operation::Permit { segment, update: PermissionUpdate { mode: Some(mode), owner: None } }

@@ -76,16 +76,6 @@ impl Bucket {
         self.links().any(|(_, link)| link.may_have(tag))
     }
 
-    /// Returns the part with links, words and keys, without some of them.
-    pub(crate) fn heads_without(&self, slots: &[usize], links: &[(usize, BucketLink)]) -> Vec<u8> {
-        let begin = self.layout.link_at(0);
-        let mut heads = self.bytes[begin..self.layout.value_at(0)].to_vec();
-        let mut clear = |at: usize, bytes: usize| heads[at - begin..][..bytes].fill(0);
-        slots.iter().for_each(|&slot| clear(self.layout.head_at(slot), SlotWord::BYTES));
-        links.iter().for_each(|&(index, _)| clear(self.layout.link_at(index), BucketLink::BYTES));
-        heads
-    }
-
     pub(crate) fn free_link(&self) -> Option<usize> {
         (0..BucketLayout::LINKS).find(|&index| self.link(index).is_none())
     }

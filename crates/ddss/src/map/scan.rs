@@ -24,13 +24,6 @@ pub(crate) struct Scan {
     images: VecDeque<Bucket>,
 }
 
-/// Slots and links of the bucket at one place that no get needs.
-pub(crate) struct Garbage {
-    pub(crate) place: u64,
-    pub(crate) slots: Vec<usize>,
-    pub(crate) links: Vec<(usize, BucketLink)>,
-}
-
 impl Scan {
     /// Begins before some of the buckets of a map.
     pub(crate) fn new(buckets: u64, link_offsets: Arc<[u64]>, range: Range<u64>) -> Self {

@@ -1,6 +1,6 @@
 //! Execution of the engine's actions: copies in this node's memory, work for the fabric, replies to clients.
 
-use super::actions::background::BackgroundTasks;
+use super::actions::background::{BackgroundTask, BackgroundTasks};
 use super::actions::control_events::ControlEvents;
 use super::actions::copy_actions::CopyActions;
 use super::actions::inflight_reads::InflightReads;
@@ -169,6 +169,14 @@ impl ActionExecutor {
                 self.background_tasks.reserve_undo(segment, at, bytes.into(), timestamp);
             }
             Action::ReleaseUndo => self.background_tasks.release_undo(),
+            Action::ContinueSweep { segment } => self.background_tasks.add(BackgroundTask::Sweep { segment }),
+            Action::FindGarbage { segment, at, layout, rows, first, end } => {
+                // The clock of this round may be older than an entry.
+                self.read_time();
+                let now = self.clock.now();
+                let search = self.copy_actions().find_garbage((at, layout, rows), (first, end), now);
+                self.engine.garbage_found(now, segment, search.as_ref());
+            }
             Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),
             Action::Fill { at, source, parts } => self.copy_actions().fill_replica(at, source, &parts),
             Action::WriteVersion { at, version, timestamp } => self.memory.set_version(at, version, timestamp),

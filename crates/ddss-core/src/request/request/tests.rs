@@ -50,6 +50,11 @@ fn operations() -> impl Strategy<Value = Operation> {
             .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
         (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
         segment.clone().prop_map(|segment| Operation::Break { segment }),
+        (segment.clone(), any::<u64>(), any::<u64>()).prop_map(|(segment, first, buckets)| Operation::Sweep {
+            segment,
+            first,
+            buckets
+        }),
         (segment.clone(), any::<u64>()).prop_map(|(segment, id)| Operation::Cancel { segment, request: RequestId(id) }),
         (segment.clone(), prop::option::of(0..=0o777u16), prop::option::of(any::<(u32, u32)>())).prop_map(
             |(segment, mode, owner)| {

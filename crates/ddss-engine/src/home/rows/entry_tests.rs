@@ -76,7 +76,7 @@ fn search_decides_the_state_the_version_and_the_place_of_a_change() {
     };
     let freed = |slot| Some(vec![Range { offset: row + layout().head_at(slot) as u64, bytes: 8 }]);
     let live =
-        BucketSearch { entry: Some((4, SlotWord::new(1, 0))), free: Some(2), is_linked: false, digest: EXPECTED };
+        BucketSearch { entry: Some((4, SlotWord::new(1, 0))), free: Some(2), digest: EXPECTED, ..Default::default() };
     assert_eq!(change(Write, live), (EntryState::Present, 6, written(4)));
     assert_eq!(change(Insert, live), (EntryState::Present, 5, None));
     assert_eq!(change(Remove, live), (EntryState::Present, 6, freed(4)));
@@ -108,8 +108,8 @@ fn replacement_needs_the_expected_entry_and_a_touch_needs_any() {
     let found = |expiry_ms, digest| BucketSearch {
         entry: Some((4, SlotWord::new(1, expiry_ms))),
         free: Some(2),
-        is_linked: false,
         digest,
+        ..BucketSearch::default()
     };
     assert_eq!(change(Replace, found(0, EXPECTED)), (EntryState::Present, 6, Some(vec![head, value])));
     assert_eq!(change(Replace, found(0, EXPECTED + 1)), (EntryState::Changed, 5, None));

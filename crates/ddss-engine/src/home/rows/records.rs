@@ -9,7 +9,7 @@ use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
 use crate::replication::forward::SegmentChange;
-use crate::requester::ReplyFields;
+use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::state::pending::{PendingRecord, RecordOp};
 use crate::state::replication::RowCommit;
@@ -125,6 +125,11 @@ impl Home<'_> {
     /// Completes the change of an entry with what [`Action::FindEntry`] found.
     pub(crate) fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
         let now_ms = now.wall_us / 1000;
+        if let (Some(expiry_ms), Some(pending)) =
+            (found.map(|found| found.expiry_ms).filter(|&expiry_ms| expiry_ms > 0), self.pending_records.front())
+        {
+            self.note_expiry(now, pending.segment, expiry_ms);
+        }
         self.complete_record_op(state, timestamp, RecordContent::Entry { found, now_ms });
     }
 
@@ -226,20 +231,38 @@ impl Home<'_> {
         &mut self,
         pending: &PendingRecord,
         before: Version,
-        (parts, source): (RangeSet, CommitSource),
+        change: (RangeSet, CommitSource),
         word: u64,
     ) -> Result<(), Failure> {
         let &PendingRecord { now, segment, requester, row, place, blocking, .. } = pending;
-        let version = Version(before.0 + 1);
-        if let Some(Waiter { deadline_us, .. }) = blocking {
-            let row = Some(RowCommit { row, place, version });
+        let commit = RowCommit { row, place, version: Version(before.0 + 1) };
+        let deadline_us = blocking.map(|waiter| waiter.deadline_us);
+        self.commit_row(now, segment, commit, change, Some((requester, word)), deadline_us)
+    }
+
+    /// Commits to a record. A change of a table that may have a replica has a deadline. An error means that nothing happened.
+    pub(crate) fn commit_row(
+        &mut self,
+        now: Now,
+        segment: SegmentId,
+        commit: RowCommit,
+        (parts, source): (RangeSet, CommitSource),
+        answer: Option<(Requester, u64)>,
+        deadline_us: Option<u64>,
+    ) -> Result<(), Failure> {
+        let (requester, word) = (answer.map(|(requester, _)| requester), answer.map_or(0, |(_, word)| word));
+        if let Some(deadline_us) = deadline_us {
+            let row = Some(commit);
             return self.change(now, segment, SegmentChange { requester, parts, source, row, word, deadline_us });
         }
+        let RowCommit { row, place, version } = commit;
         let timestamp = self.clock.next(now.wall_us);
         self.counters.commits += 1;
         self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
         self.output.free_table(&parts);
-        self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        if let Some(requester) = requester {
+            self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        }
         self.notify_watchers_of_row(segment, row, version, timestamp);
         self.notify_watchers_of_all_rows(segment, row);
         Ok(())

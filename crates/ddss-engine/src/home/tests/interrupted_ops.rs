@@ -22,7 +22,7 @@ const LATER_STILL: Now = Now { steady_us: 4000, wall_us: 4000 };
 const STEP: u64 = 9;
 
 /// Home node 1 with a segment of two copies; returns the node of the replica and another node.
-pub(super) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
+pub(in crate::home) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
     let (mut parts, id) = Parts::with(Spec { copies: 2, ..spec });
     parts.replicas.join_cluster();
     parts.home().begin_as_home(NOW, id);
@@ -45,7 +45,7 @@ pub(super) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
 }
 
 /// Lets the cluster decide: home and replica, epoch and turn, and whether the replica may take over.
-pub(super) fn decide(
+pub(in crate::home) fn decide(
     parts: &mut Parts,
     now: Now,
     segment: SegmentId,
@@ -59,7 +59,7 @@ pub(super) fn decide(
 }
 
 /// Loses the connection to the replica, as the engine does it.
-pub(super) fn lose(parts: &mut Parts, replica: NodeId) {
+pub(in crate::home) fn lose(parts: &mut Parts, replica: NodeId) {
     parts.peers.disconnect(replica);
     parts.home().drop_owner(NOW, LockOwner::Peer(replica));
     parts.home().replicas_lost(NOW, replica);

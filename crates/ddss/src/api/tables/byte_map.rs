@@ -6,8 +6,8 @@
 //!
 //! An entry that finds no free slot in its bucket is written into a later bucket first, where no get finds it. A
 //! conditional put of a link into its own bucket then makes it visible. A client that dies between the two leaves an
-//! orphan. [`ByteMap::remove_expired`] frees it: it changes the bucket first, so that the put of the link fails if the
-//! client lives after all.
+//! orphan. The sweep of the home frees it: it changes the bucket first, so that the put of the link fails if the client
+//! lives after all.
 
 use super::map_handle::ByteMap;
 use super::table::Table;
@@ -17,7 +17,8 @@ use crate::error::Error;
 use crate::map::entry::{
     Entry, Expiry, HEADER_BYTES, KeyHash, Place, attempt, check_time, checked_layout, now_ms, spec_of,
 };
-use ddss_core::{BucketLayout, EntryChangeKind, Failure, SlotWord, Spec, Version};
+use crate::value::first_word;
+use ddss_core::{BucketLayout, EntryChangeKind, Failure, Operation, SlotWord, Spec, Version};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -230,10 +231,12 @@ impl ByteMap {
     }
 
     /// Frees the slots of expired entries, and of entries whose client died before it linked them, in some buckets
-    /// from `first` on, within the timeout of one call. Returns their number. Inserts that find no room do the same for
-    /// the buckets of their key.
+    /// from `first` on, by one request. Returns their number. The home does the same by itself from time to time, and
+    /// inserts that find no room do so for the buckets of their key.
     pub async fn remove_expired(&self, first: u64, buckets: u64) -> Result<u64, Error> {
-        self.free_garbage(first..first.saturating_add(buckets)).await
+        let segment = self.table.segment();
+        let sweep = Operation::Sweep { segment: segment.id(), first, buckets };
+        segment.run_operation("remove expired entries of", sweep, first_word).await
     }
 
     /// Frees the map in the whole cluster: [`Segment::release`](crate::Segment::release).

@@ -1,4 +1,4 @@
-//! Calls over all buckets of a map: count, removal of expired entries, and the first events of a watch.
+//! Calls over all buckets of a map: count, and the first events of a watch.
 //!
 //! They read a window of buckets at a time, together with the buckets around it that entries of the window may lie in. The
 //! reads of a window are in flight at the same time, and all windows of a call share its deadline.
@@ -9,10 +9,9 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{Linked, check_time, now_ms};
-use crate::map::scan::{Garbage, Scan};
+use crate::map::scan::Scan;
 use crate::value::Stamp;
 use ddss_core::{BucketLink, Failure, RowList};
-use std::ops::Range;
 use zerocopy::IntoBytes;
 
 impl ByteMap {
@@ -42,34 +41,6 @@ impl ByteMap {
             let is_own = self.owner(image, slot, now_ms)? == (scan.bucket(place), true);
             is_own.then_some((scan.bucket(at), image, slot))
         })
-    }
-
-    /// Returns true if a link of a bucket leads to none of its entries. An expired entry keeps its link: another client may put
-    /// a new value in its place, or touch it, without a change of the bucket with the link.
-    fn is_dead(&self, link: &BucketLink, target: &Bucket, bucket: u64) -> bool {
-        self.owner(target, link.slot, now_ms()).map(|(owner, _)| owner) != Some(bucket)
-    }
-
-    /// Returns the slots with expired entries of a bucket, and the links that seem to lead to no entry of it.
-    fn garbage_of(&self, scan: &Scan, place: u64) -> Garbage {
-        let (home, now_ms) = (scan.image(place), now_ms());
-        let expired = home.used_slots().filter(|(_, word)| word.is_expired(now_ms));
-        let is_dead = |link: &BucketLink| self.is_dead(link, scan.image(scan.target(place, link)), scan.bucket(place));
-        let links = home.links().filter(|(_, link)| is_dead(link)).collect();
-        Garbage { place, slots: expired.map(|(slot, _)| slot).collect(), links }
-    }
-
-    /// Returns the slots with live entries of other buckets that have no link to them.
-    fn orphans_of(&self, scan: &Scan, place: u64) -> Vec<usize> {
-        let (image, now_ms) = (scan.image(place), now_ms());
-        let is_orphan = |slot: usize| {
-            let Some((owner, true)) = self.owner(image, slot, now_ms) else { return false };
-            let distance = (place - owner) % scan.buckets;
-            let step = scan.link_offsets.iter().position(|&offset| offset == distance);
-            let is_linked = step.is_some_and(|at| scan.image(place - distance).has_link(at + 1, slot));
-            distance > 0 && !is_linked
-        };
-        image.used_slots().map(|(slot, _)| slot).filter(|&slot| is_orphan(slot)).collect()
     }
 }
 
@@ -186,70 +157,5 @@ impl ByteMap {
             keys += scan.places().map(|place| self.entries_of(&scan, place).count() as u64).sum::<u64>();
         }
         Ok(keys)
-    }
-
-    /// Frees what no get finds any more in a range of buckets.
-    pub(crate) async fn free_garbage(&self, range: Range<u64>) -> Result<u64, Error> {
-        let (time, mut scan) =
-            (self.table.segment().time().started(), Scan::new(self.buckets(), self.link_offsets.clone(), range));
-        let mut removed = 0;
-        while self.advance("remove expired entries of", time, &mut scan).await? {
-            let mut garbage: Vec<Garbage> = scan.places().map(|place| self.garbage_of(&scan, place)).collect();
-            self.retain_dead_links(time, &scan, &mut garbage).await?;
-            garbage.retain(|freed| !freed.slots.is_empty() || !freed.links.is_empty());
-            removed += self.free_together(time, &scan, &garbage).await?;
-            for place in scan.places() {
-                for slot in self.orphans_of(&scan, place) {
-                    removed += u64::from(self.free_orphan(time, scan.bucket(place), slot).await?);
-                }
-            }
-        }
-        Ok(removed)
-    }
-
-    /// Keeps the links that lead to no entry although their target was read after them. The reads of a window are in
-    /// no order: an entry and then its link may have come between.
-    async fn retain_dead_links(&self, time: Deadline, scan: &Scan, garbage: &mut [Garbage]) -> Result<(), Error> {
-        let target = |place, link: &BucketLink| self.stepped(scan.bucket(place), link.step);
-        let targets = garbage.iter().flat_map(|freed| freed.links.iter().map(|(_, link)| target(freed.place, link)));
-        let targets: Vec<u64> = targets.collect();
-        let mut images = self.read_together(time, &targets).await?.into_iter();
-        for freed in garbage {
-            let bucket = scan.bucket(freed.place);
-            let is_dead =
-                |(_, link): &(usize, BucketLink)| images.next().is_some_and(|image| self.is_dead(link, &image, bucket));
-            freed.links.retain(is_dead);
-        }
-        Ok(())
-    }
-
-    /// Frees slots and links of many buckets, each by one put on condition of the version that was read. The puts are in
-    /// flight at the same time.
-    async fn free_together(&self, time: Deadline, scan: &Scan, garbage: &[Garbage]) -> Result<u64, Error> {
-        let segment = self.table.segment();
-        let location = segment.location();
-        let head = |freed: &Garbage| scan.image(freed.place).heads_without(&freed.slots, &freed.links);
-        let heads: Vec<Vec<u8>> = garbage.iter().map(head).collect();
-        let mut plans = Vec::with_capacity(garbage.len());
-        for (freed, head) in garbage.iter().zip(&heads) {
-            let conditions = location.put_conditions(Some(scan.image(freed.place).version), None);
-            let offset = self.place(scan.bucket(freed.place), self.layout.link_at(0));
-            plans.push((segment.client().shard(), location.plan_put(offset, head, conditions)));
-        }
-        let (results, error) = segment.client().run_group(time, plans).await;
-        if let Some(error) = error {
-            return Err(error);
-        }
-        let mut removed = 0;
-        for (freed, result) in garbage.iter().zip(results) {
-            removed += match result {
-                Ok(_) => freed.slots.len() as u64,
-                Err(error) if error.failure() == Some(Failure::VersionMismatch) => {
-                    self.clean(time, scan.bucket(freed.place)).await?
-                }
-                Err(error) => return Err(self.at_deadline(time, error)),
-            };
-        }
-        Ok(removed)
     }
 }

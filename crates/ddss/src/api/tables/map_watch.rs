@@ -78,7 +78,7 @@ impl<K: FromBytes, V: FromBytes> SharedMap<K, V> {
     /// watches all keys.
     ///
     /// Values of a key that follow each other quickly may be merged. An entry that expires is reported when its bucket
-    /// changes for another reason.
+    /// changes, at the latest when its home frees it.
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;

@@ -194,8 +194,8 @@ impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable>
     }
 
     /// Frees the slots of expired entries, and of entries whose client died before it linked them, in some buckets
-    /// from `first` on, within the timeout of one call. Returns their number. Inserts that find no room do the same for
-    /// the buckets of their key.
+    /// from `first` on, by one request. Returns their number. The home does the same by itself from time to time, and
+    /// inserts that find no room do so for the buckets of their key.
     pub async fn remove_expired(&self, first: u64, buckets: u64) -> Result<u64, Error> {
         self.map.remove_expired(first, buckets).await
     }

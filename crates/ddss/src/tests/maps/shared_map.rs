@@ -2,6 +2,7 @@ use crate::aio;
 use crate::map::entry::Attempt;
 use crate::testing::{TestNode, block_on};
 use crate::{ByteMap, Client, Error, ErrorKind, MapEvent, PrefixWatch, SharedMap, Spec, Table};
+use ddss_core::limits::SWEEP_PAUSE_US;
 use ddss_core::{BucketLayout, SlotWord};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -164,8 +165,38 @@ fn expired_entries_are_absent_and_make_room() {
     while map.count().unwrap() > 0 {
         assert!(began.elapsed() < FOREVER, "nothing expires");
     }
-    assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 22);
+    // The home frees some of them by itself if the test takes long.
+    assert!(map.remove_expired(0, u64::MAX).unwrap() <= 22);
     assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 0);
+    let time = map.table().segment().time().started();
+    for bucket in 0..map.buckets() {
+        assert_eq!(map.map.read_bucket(time, bucket).unwrap().used_slots().count(), 0, "{bucket}");
+    }
+}
+
+#[test]
+fn home_frees_expired_entries_without_any_call() {
+    // If this broke, a cache of sessions would fill up unless its users sweep it, and a watcher would not see the end of one.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    map.insert_for(&1, &[1; 8], Duration::from_secs(5)).unwrap();
+    map.insert(&2, &[2; 8]).unwrap();
+    let mut watch = map.watch_prefix(&[]);
+    for _ in 0..2 {
+        assert!(watch.next_event().unwrap().value.is_some());
+    }
+    let began = Instant::now();
+    let gone = loop {
+        match watch.next_event() {
+            Ok(event) if event.value.is_none() => break event.key,
+            Ok(event) => assert_eq!(event.key, 1),
+            Err(error) => assert!(error.kind() == ErrorKind::TimedOut && began.elapsed() < FOREVER, "{error}"),
+        }
+    };
+    assert_eq!((gone, map.get(&2).unwrap()), (1, Some([2; 8])));
+    let (time, hash) = (map.table().segment().time().started(), map.map.hash(1u64.as_bytes()));
+    let home = map.map.read_bucket(time, hash.bucket).unwrap();
+    assert_eq!(home.slot_of(hash.tag, 1u64.as_bytes()), None, "its slot is free");
 }
 
 #[test]
@@ -220,9 +251,14 @@ fn link_to_an_expired_entry_stays_until_its_slot_is_free() {
     // The other client has found the expired entry, and puts after the links of bucket 0 were looked through.
     let image = map.map.read_bucket(time, bucket).unwrap();
     map.remove_expired(0, 1).unwrap();
+    // The home frees that entry by itself if the test takes long.
+    let is_late = began.elapsed() + Duration::from_secs(2) > Duration::from_micros(SWEEP_PAUSE_US);
     let word = SlotWord::new(map.map.hash(image.key(link.slot)).tag, 0).bytes();
     let head = map.map.layout.head_at(link.slot);
     let put = map.map.put_bucket(time, bucket, image.version, &[(head, &word)]).unwrap();
+    if is_late && matches!(put, Attempt::Changed) {
+        return;
+    }
     assert!(matches!(put, Attempt::Done));
     let key = keys.iter().find(|key| key.as_bytes() == image.key(link.slot)).unwrap();
     assert_eq!(map.get(key).unwrap(), Some([2; 8]));

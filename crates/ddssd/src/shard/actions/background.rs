@@ -25,6 +25,8 @@ pub(crate) enum BackgroundTask {
     ReserveUndo { segment: SegmentId, at: u64, bytes: u64, timestamp: Timestamp },
     /// Reserve the memory of the undo log unless that is done, then replace bytes of a segment.
     Commit { segment: SegmentId, commit: LargeCommit },
+    /// Do a slice of the sweep of a map; the engine decides what it is.
+    Sweep { segment: SegmentId },
     /// Give the memory of the undo logs back, unless a commit needs it again.
     ClearUndo { bytes: u64 },
 }
@@ -130,6 +132,10 @@ impl BackgroundTasks {
                     self.release_undo();
                 }
                 return ended;
+            }
+            BackgroundTask::Sweep { .. } => {
+                self.next_due = Some(Instant::now() + Self::REST);
+                return Some((task, Ok(())));
             }
             BackgroundTask::ClearUndo { bytes } if self.undo_users > 0 => {
                 self.undo_bytes = self.undo_bytes.max(bytes);

@@ -5,9 +5,9 @@ use crate::shard::client_arena::{CHECKED, ClientArenas};
 use crate::storage::memory::NodeMemory;
 use ddss_core::{
     ArenaRange, BucketLayout, BucketSearch, ClientId, EntryChange, NodeId, Payload, Range, RecordPlace, SlotWord,
-    Timestamp, Version,
+    TableLayout, Timestamp, Version,
 };
-use ddss_engine::{BufferId, CommitSource, Engine, RangeSet};
+use ddss_engine::{BufferId, CommitSource, Engine, GarbageSearch, Now, RangeSet};
 use ddss_ipc::SharedMemory;
 
 /// Parts of a shard whose bytes are copied. The engine holds the ranges, and short bytes of its own.
@@ -85,6 +85,19 @@ impl CopyActions<'_> {
             area.read(at + BucketLayout::SEED_AT, into).expect(CHECKED);
         };
         change.search(head, seed, |offset, into| area.read(at + offset, into).expect(CHECKED))
+    }
+
+    /// Looks through buckets of the map in a table.
+    pub(crate) fn find_garbage(
+        &self,
+        table: (u64, TableLayout, u64),
+        buckets: (u64, u64),
+        now: Now,
+    ) -> Option<GarbageSearch> {
+        GarbageSearch::find(table, buckets, now.wall_us / 1000, |place, into| {
+            let (area, at) = self.memory.area_at(place);
+            area.read(at, into).expect(CHECKED);
+        })
     }
 
     /// Copies the first bytes of a put, which its commit copies again; `None` if its client or peer is gone.

@@ -114,6 +114,7 @@ impl SegmentWork<'_> {
             BackgroundTask::ReserveUndo { segment, timestamp, .. } => {
                 self.engine.undo_reserved(self.now, segment, timestamp, has_memory(segment, ended));
             }
+            BackgroundTask::Sweep { segment } => self.engine.sweep_slice(self.now, segment),
             BackgroundTask::ClearUndo { .. } => {
                 if let Err(error) = ended {
                     let error = format_with_cause(&error);

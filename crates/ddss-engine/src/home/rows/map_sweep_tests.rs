@@ -1,0 +1,252 @@
+//! Tests of sweeps: what a home frees when a client asks, and by itself.
+
+use crate::action::{Action, CommitSource, GarbageSearch, RangeSet};
+use crate::config::Now;
+use crate::home::tests::interrupted_ops::{decide, lose, paired};
+use crate::home::tests::{A, B, NOW, OWNER, Parts};
+use crate::requester::{Caller, LockOwner, Requester};
+use crate::state::lock_queue::PendingOp;
+use ddss_core::limits::{SWEEP_BUCKETS_MAX, SWEEP_PAUSE_US};
+use ddss_core::{
+    BucketGarbage, BucketLayout, BucketSearch, EntryChange, EntryChangeKind, Failure, LockRequest, Message, NodeId,
+    Outcome, PutConditions, Range, ReplicaAck, SegmentId, Spec, Timestamp,
+};
+
+const STEP: u64 = 9;
+/// Buckets of the map.
+const BUCKETS: u64 = 100;
+
+fn layout() -> BucketLayout {
+    BucketLayout::new(8, 8).expect("sizes of a map")
+}
+
+fn spec() -> Spec {
+    Spec::table(BUCKETS + 1, layout().row_bytes() as u32)
+}
+
+fn at(steady_us: u64) -> Now {
+    Now { steady_us, wall_us: steady_us }
+}
+
+fn sweep(parts: &mut Parts, id: SegmentId, buckets: (u64, u64)) -> Result<(), Failure> {
+    sweep_for(parts, B, id, buckets)
+}
+
+fn sweep_for(parts: &mut Parts, node: NodeId, id: SegmentId, (first, buckets): (u64, u64)) -> Result<(), Failure> {
+    let (requester, deadline_us) = (Requester::Peer(node, STEP), NOW.steady_us + 100_000);
+    let caller = Caller { requester, principal: OWNER, deadline_us, lock: None, text: &[] };
+    parts.home().sweep(NOW, &caller, id, (first, buckets))
+}
+
+/// Returns the buckets that the daemon searches through now, and the other actions.
+fn searched(parts: &mut Parts) -> (Option<(u64, u64)>, Vec<Action>) {
+    let (searches, others): (Vec<Action>, Vec<Action>) =
+        parts.actions().into_iter().partition(|action| matches!(action, Action::FindGarbage { .. }));
+    assert!(searches.len() < 2, "one slice at a time: {searches:?}");
+    let slice = searches.first().map(|action| match *action {
+        Action::FindGarbage { first, end, rows, .. } => {
+            assert!(end - first <= SWEEP_BUCKETS_MAX && rows == BUCKETS + 1);
+            (first, end)
+        }
+        _ => unreachable!(),
+    });
+    (slice, others)
+}
+
+/// Reports that nothing was found in these buckets, or an expired entry in the first of them.
+fn found(parts: &mut Parts, now: Now, id: SegmentId, (first, end): (u64, u64), is_found: bool, expiry_ms: u64) {
+    let mut garbage = BucketGarbage { expiry_ms, ..BucketGarbage::default() };
+    if is_found {
+        garbage.ranges.push(Range { offset: layout().head_at(3) as u64, bytes: 8 });
+        garbage.entries = 1;
+    }
+    let search = GarbageSearch { begin: end, end: first, state: 2 * 5, owner_state: 0, garbage, expiry_ms };
+    parts.home().garbage_found(now, id, Some(&search));
+}
+
+fn ended(actions: &[Action]) -> Option<(Outcome, u64)> {
+    actions.iter().find_map(|action| match action {
+        Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. } => Some((*outcome, *word)),
+        _ => None,
+    })
+}
+
+#[test]
+fn sweep_goes_over_all_buckets_in_slices_between_other_work() {
+    // If this broke, all clients of a node would wait while one map is swept, or a part of the map would be left out.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
+    let (mut end, mut slices) = (BUCKETS, 0);
+    loop {
+        let actions = parts.actions();
+        if let Some(ended) = ended(&actions) {
+            assert_eq!((ended, end), ((Outcome::Done, 0), 0));
+            break;
+        }
+        assert_eq!(actions, [Action::ContinueSweep { segment: id }], "the daemon decides when");
+        parts.home().sweep_slice(NOW, id);
+        let (slice, others) = searched(&mut parts);
+        let (first, from) = slice.expect("a slice");
+        assert!(others.is_empty() && from == end);
+        found(&mut parts, NOW, id, (first, from), false, 0);
+        (end, slices) = (first, slices + 1);
+    }
+    assert_eq!(slices, BUCKETS.div_ceil(SWEEP_BUCKETS_MAX));
+    assert_eq!((parts.segments.sweeps.due_us(), parts.home().tick_sweeps(at(u64::MAX / 2))), (0, ()));
+    assert_eq!((searched(&mut parts).0, parts.segments.sweeps.due_us()), (None, u64::MAX), "nothing is left to do");
+}
+
+#[test]
+fn found_entry_is_freed_by_a_change_of_its_bucket_which_is_looked_at_again() {
+    // If this broke, an entry would be freed without a version, or not all of one bucket.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep(&mut parts, id, (40, 10)), Ok(()));
+    parts.actions();
+    parts.home().sweep_slice(NOW, id);
+    assert_eq!(searched(&mut parts).0, Some((40, 50)));
+    found(&mut parts, NOW, id, (44, 50), true, 0);
+    let actions = parts.actions();
+    let [Action::CommitRecord { parts: ranges, source: CommitSource::Buffer(zeros), version, .. }, ref others @ ..] =
+        actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    let RangeSet::Many { bytes: 8, .. } = ranges else { panic!("{ranges:?}") };
+    assert_eq!((parts.output.buffer(zeros), version.0, ended(others)), (&[0; 8][..], 6, None));
+    assert_eq!(others, [Action::ContinueSweep { segment: id }]);
+    parts.home().sweep_slice(NOW, id);
+    assert_eq!(searched(&mut parts).0, Some((40, 45)), "the same bucket again");
+    found(&mut parts, NOW, id, (40, 45), false, 0);
+    assert_eq!(ended(&parts.actions()), Some((Outcome::Done, 1)));
+}
+
+#[test]
+fn sweep_waits_for_a_lock_of_the_table_and_passes_over_a_locked_row() {
+    // If this broke, a holder would find its rows changed under the lock.
+    let (mut parts, id) = Parts::with(spec());
+    let row_offset = Some(45 * layout().row_bytes() as u64);
+    for row_offset in [None, row_offset] {
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset };
+        parts.submit(id, A, 1, PendingOp::Lock(lock_request)).expect("it is free");
+        parts.actions();
+        assert_eq!(sweep(&mut parts, id, (40, 10)), Ok(()));
+        parts.home().sweep_slice(NOW, id);
+        if row_offset.is_none() {
+            assert_eq!(searched(&mut parts).0, None, "the table is locked");
+            parts.home().tick_sweeps(at(NOW.steady_us + 100_000));
+            assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::TimedOut), 0)));
+        } else {
+            assert_eq!(searched(&mut parts).0, Some((40, 50)));
+            // Bucket 44 is row 45.
+            found(&mut parts, NOW, id, (44, 50), true, 0);
+            assert!(!parts.actions().iter().any(|action| matches!(action, Action::CommitRecord { .. })));
+            parts.home().sweep_slice(NOW, id);
+            assert_eq!(searched(&mut parts).0, Some((40, 44)), "the bucket is left to a later sweep");
+        }
+        parts.home().drop_owner(NOW, LockOwner::Peer(A));
+        parts.actions();
+    }
+}
+
+#[test]
+fn replica_gets_what_a_sweep_frees_and_the_answer_comes_after_it() {
+    // If this broke, the two copies of a map would differ, and the versions of its buckets.
+    let (mut parts, id, replica, other) = paired(spec());
+    assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
+    parts.actions();
+    parts.home().sweep_slice(NOW, id);
+    assert_eq!(searched(&mut parts).0, Some((0, 1)));
+    found(&mut parts, NOW, id, (0, 1), true, 0);
+    let actions = parts.actions();
+    let forwarded = actions.iter().find_map(|action| match action {
+        Action::SendStaged { message: Message::Forward { timestamp, row_version, .. }, .. } => {
+            Some((*timestamp, row_version.0))
+        }
+        _ => None,
+    });
+    let (timestamp, 6) = forwarded.expect("the replica gets the change") else { panic!("{forwarded:?}") };
+    assert!(!actions.iter().any(|action| matches!(action, Action::CommitRecord { .. })), "{actions:?}");
+    parts.home().sweep_slice(NOW, id);
+    assert_eq!(searched(&mut parts), (None, vec![]), "it waits for the replica");
+    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp));
+    let actions = parts.actions();
+    assert!(actions.iter().any(|action| matches!(action, Action::CommitRecord { .. })), "{actions:?}");
+    assert!(ended(&actions).is_none() && actions.contains(&Action::ContinueSweep { segment: id }), "{actions:?}");
+    parts.home().sweep_slice(NOW, id);
+    found(&mut parts, NOW, id, (0, 1), false, 0);
+    assert_eq!(ended(&parts.actions()), Some((Outcome::Done, 1)));
+    // A home that is replaced ends the sweep, and its passes.
+    assert_eq!(sweep_for(&mut parts, other, id, (0, 1)), Ok(()));
+    lose(&mut parts, replica);
+    decide(&mut parts, at(3000), id, replica, NodeId(1), (2, 1), false);
+    assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::NodeDown), 0)));
+}
+
+/// Inserts an entry with that expiry.
+fn insert(parts: &mut Parts, id: SegmentId, now: Now, expiry_ms: u64) {
+    let change = EntryChange { kind: EntryChangeKind::Insert, key_bytes: 8, value_bytes: 8, expected: 0 };
+    let bytes = change.payload_bytes();
+    let source = CommitSource::Buffer(parts.output.store(&vec![7; bytes as usize]));
+    let conditions = PutConditions { entry: Some(change), ..PutConditions::default() };
+    let range = RangeSet::One { offset: layout().row_bytes() as u64, bytes };
+    parts.submit(id, A, 1, PendingOp::Put { parts: range, source, conditions }).expect("no lock is held");
+    let search = BucketSearch { free: Some(0), expiry_ms, ..BucketSearch::default() };
+    parts.home().entry_found(now, 2 * 5, Timestamp(77), Some(search));
+    assert_eq!(searched(parts).0, None);
+}
+
+#[test]
+fn home_sweeps_by_itself_after_an_entry_has_expired_and_never_otherwise() {
+    // If this broke, a cache of sessions would fill up, or a home would slice through maps in which nothing expires.
+    let (mut parts, id) = Parts::with(spec());
+    insert(&mut parts, id, NOW, 0);
+    assert_eq!(parts.segments.sweeps.due_us(), u64::MAX, "the entry stays for ever");
+    let expiry_ms = 2 * SWEEP_PAUSE_US / 1000;
+    insert(&mut parts, id, NOW, expiry_ms);
+    let due_us = parts.segments.sweeps.due_us();
+    assert_eq!(due_us, expiry_ms * 1000);
+    parts.home().tick_sweeps(at(due_us - 1));
+    assert_eq!(parts.actions(), []);
+    // Small work in each tick.
+    let (mut end, mut now) = (BUCKETS, at(due_us));
+    let next_ms = expiry_ms + 7;
+    while end > 0 {
+        parts.home().tick_sweeps(now);
+        let (slice, others) = searched(&mut parts);
+        let (first, from) = slice.expect("a slice");
+        assert!(others.is_empty() && from == end);
+        // The first bucket has an expired entry, and is searched at again.
+        let is_found = first == 0 && end > 1;
+        found(&mut parts, now, id, (first, from), is_found, next_ms);
+        let freed = parts.actions().iter().filter(|action| matches!(action, Action::CommitRecord { .. })).count();
+        assert_eq!(freed, usize::from(is_found));
+        (end, now) = (if is_found { 1 } else { first }, at(now.steady_us + 1000));
+    }
+    // The next pass comes for the entry that stays, after a pause.
+    parts.home().tick_sweeps(now);
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], now.steady_us - 1000 + SWEEP_PAUSE_US));
+    now = at(now.steady_us + SWEEP_PAUSE_US);
+    for _ in 0..BUCKETS.div_ceil(SWEEP_BUCKETS_MAX) {
+        parts.home().tick_sweeps(now);
+        let slice = searched(&mut parts).0.expect("a slice");
+        found(&mut parts, now, id, slice, false, 0);
+    }
+    parts.home().tick_sweeps(at(now.steady_us + 10 * SWEEP_PAUSE_US));
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX), "nothing can expire any more");
+}
+
+#[test]
+fn table_that_is_no_map_is_refused_and_never_looked_at_again() {
+    // If this broke, a home would slice through every table that it has from the daemon before.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
+    parts.home().note_unknown_expiry(NOW, id);
+    parts.home().sweep_slice(NOW, id);
+    assert!(searched(&mut parts).0.is_some());
+    parts.home().garbage_found(NOW, id, None);
+    assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::Unsupported), 0)));
+    parts.home().tick_sweeps(at(10 * SWEEP_PAUSE_US));
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX));
+    let (mut parts, plain) = Parts::with(Spec::new(64));
+    assert_eq!(sweep(&mut parts, plain, (0, 1)), Err(Failure::Unsupported));
+}
