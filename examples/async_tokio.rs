@@ -50,7 +50,7 @@ async fn many_at_once(client: &aio::Client) -> Result<(), Failed> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    let version = board.stat().await?.version.0;
+    let version = board.stat().await?.stamp.version.0;
     board.release().await?;
     check(version == TASKS, || format!("{TASKS} puts made version {version}"))?;
     println!("{TASKS} tasks put and got at the same time");

@@ -4,7 +4,7 @@
 //! together, that they see each other's pages come and go, and that nothing is left behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Client, Error, NameEvent, Spec};
+use ddss::{Client, ConnectOptions, Error, SegmentEvent, Spec};
 use ddssd::EphemeralNode;
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Visits {
 
 impl Visits {
     fn start(folder: &Path) -> Result<Self, Error> {
-        let client = Client::builder().folder(folder).timeout(Duration::from_secs(30)).connect()?;
+        let client = Client::connect_with(ConnectOptions::new().directory(folder).timeout(Duration::from_secs(30)))?;
         Ok(Self { client })
     }
 
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     here.forget("home")?;
     let gone = pages.next().ok_or("a watch is endless")??;
     match (made, gone) {
-        (NameEvent::Made(made), NameEvent::Released(gone)) if made.name == gone => {
+        (SegmentEvent::Created(made), SegmentEvent::Released(gone)) if made.name == gone => {
             println!("the other service saw {gone} come and go");
         }
         other => return Err(format!("the other service saw {other:?}").into()),

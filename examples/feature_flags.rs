@@ -51,7 +51,7 @@ fn main() -> Result<(), Failed> {
     let counts: Vec<u64> = Result::<_, Failed>::and_then(counts, Ok)?;
     // With no further change a bounded wait ends, and did nothing.
     let quiet = flags.with_timeout(Duration::from_millis(20));
-    let last = quiet.stat()?.version;
+    let last = quiet.stat()?.stamp.version;
     let ended = quiet.wait_newer_than(last).err().map(|error| error.kind());
     flags.release()?;
     check(ended == Some(ErrorKind::TimedOut), || format!("a wait for nothing ended with {ended:?}"))?;

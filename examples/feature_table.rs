@@ -78,7 +78,7 @@ fn read(client: &Client) -> Result<(), Failed> {
 fn start() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let bytes = (USERS * size_of::<Row>()) as u64;
-    let table = nodes.client(0)?.allocate(NAME, Spec { model: Model::Write, ..Spec::new(bytes) })?;
+    let table = nodes.client(0)?.allocate(NAME, Spec::new(bytes).model(Model::Write))?;
     let readers: Result<Vec<_>, _> = (0..READERS).map(|index| nodes.worker(index, "read")).collect();
     let writer = nodes.worker(0, "write")?;
     writer.finish()?;
@@ -86,7 +86,7 @@ fn start() -> Result<(), Failed> {
     for reader in readers? {
         reader.finish()?;
     }
-    let version = table.stat()?.version.0;
+    let version = table.stat()?.stamp.version.0;
     table.release()?;
     check(version == USERS as u64 * ROUNDS, || format!("the table has version {version}"))?;
     println!("{READERS} readers on two nodes saw every row in its last round, version {version}, and no row in halves");

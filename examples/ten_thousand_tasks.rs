@@ -43,7 +43,7 @@ fn main() -> Result<(), Failed> {
 async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let (home, other) = (nodes.client(0)?, nodes.client(1)?);
     let gate = home.allocate(GATE, Spec::new(16))?;
-    let rows = Table::allocate(&home, ROWS, Spec::table(TASKS, 16))?;
+    let rows = Table::allocate(&home, ROWS, Spec::new(TASKS).row_len(16))?;
     let jobs: SharedMap<u64, u64> = SharedMap::allocate(&home, JOBS, JOB_COUNT)?;
     let shared = Shared {
         gate: aio::Segment::from(&open_soon(&other, GATE)?),
@@ -57,7 +57,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     // Every task has arrived at the gate, and the client makes calls next to them.
     wait_for_arrivals(&other.aio()?, TASKS).await?;
     let beside = shared.gate.stat().await?;
-    check(beside.version == Version(TASKS), || format!("the gate has {}", beside.version))?;
+    check(beside.stamp.version == Version(TASKS), || format!("the gate has {}", beside.stamp.version))?;
     gate.put(8, &1u64.to_le_bytes())?;
     let mut jobs_done = 0;
     while let Some(ended) = timeout(4 * PATIENCE, tasks.join_next()).await? {

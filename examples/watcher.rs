@@ -45,7 +45,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
         }
         // The subscriber's client makes calls next to its waiting streams.
         let topic = aio::Segment::from(&open_soon(&subscriber, &name(event % TOPICS))?);
-        let stamp = topic.get(0..8).await?.stamp();
+        let stamp = topic.get(0..8).await?.stamp;
         check(stamp.version == Version(event), || format!("event {event} has {}", stamp.version))?;
     }
     let (mut ended, mut wakes) = (0, 0);

@@ -142,7 +142,7 @@ fn counted(
     op: &str,
     time: Duration,
 ) -> StandaloneResult {
-    let size_bytes = usize::try_from(segment.bytes()).expect("a segment of a bench is small");
+    let size_bytes = usize::try_from(segment.len()).expect("a segment of a bench is small");
     let count = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let (counter, segment, gets) = (std::sync::Arc::clone(&count), segment.clone(), op == "get");
     let mut bytes = vec![0; size_bytes];

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Segment, SharedMap, Spec, Strategy, Table, Version, aio};
+use ddss::{Client, ConnectOptions, Segment, SharedMap, Spec, Strategy, Table, Version, aio};
 use ddss_apps::peer_servers::{RedisServer, Site};
 use ddss_apps::storage::RedisClient;
 use ddss_benches::baseline::{Wait, line_ping_pong, seqlock_copy, tcp_ping_pong};
@@ -120,7 +120,7 @@ fn numbers() -> impl FnMut() -> u64 {
 
 /// A filled table and a filled map, whose home is the daemon of that client.
 fn fill(home: &Client, reader: &Client) -> (Table, Map) {
-    let spec = Spec::table(KEYS, VALUE_BYTES as u32);
+    let spec = Spec::new(KEYS).row_len(VALUE_BYTES as u32);
     let (table, map) = (Table::allocate(home, "records", spec), Map::allocate(home, "map", KEYS));
     let (table, map) = (table.expect("the pool is large enough"), map.expect("the pool is large enough"));
     for number in 0..KEYS {
@@ -396,7 +396,7 @@ fn beside_waits(bench: &mut Bench) {
     };
     let segments = [put(&alone), put(&beside)];
     beside.wake();
-    let waiting = Client::builder().folder(beside.own().folder()).timeout(WAIT_MAX).connect();
+    let waiting = Client::connect_with(ConnectOptions::new().directory(beside.own().folder()).timeout(WAIT_MAX));
     let waiting = waiting.expect("the daemon takes clients");
     let watched = waiting.allocate("watched", Spec::new(8)).expect("the pool is large enough");
     watched.put(0, &[1; 8]).expect("a fresh segment takes bytes");

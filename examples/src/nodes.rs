@@ -1,7 +1,7 @@
 //! The nodes that an example runs on.
 
 use crate::{Failed, PATIENCE, Task, Worker};
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddssd::{ClusterKey, Config, Node};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -62,7 +62,7 @@ impl Nodes {
 
     /// Connects a client to one of the nodes. Its timeout is long, because a loaded machine may be slow.
     pub fn client(&self, index: usize) -> Result<Client, Failed> {
-        Ok(Client::builder().folder(self.folder(index)).timeout(PATIENCE).connect()?)
+        Ok(Client::connect_with(ConnectOptions::new().directory(self.folder(index)).timeout(PATIENCE))?)
     }
 
     /// Starts another process of this example, with a client on that node: its [`Task`] is called `name`.

@@ -1,7 +1,7 @@
 //! Other processes of the same example.
 
 use crate::{Failed, PATIENCE};
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -27,7 +27,7 @@ impl Task {
 
     /// Connects a client to the task's node.
     pub fn client(&self) -> Result<Client, Failed> {
-        Ok(Client::builder().folder(&self.folder).timeout(PATIENCE).connect()?)
+        Ok(Client::connect_with(ConnectOptions::new().directory(&self.folder).timeout(PATIENCE))?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::bare_pages::BareServer;
-use ddss::{Client, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Segment, Spec, Strategy};
 use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::PAGE_BYTES;
 use ddss_apps::storm::{Chunk, DirectoryServer};
@@ -292,8 +292,9 @@ impl Nodes {
 
     fn attach(&self, index: usize, strategy: Strategy) -> Client {
         self.wake();
-        let builder = Client::builder().folder(self.daemons[index].folder()).strategy(strategy).channels(1);
-        builder.local_reads(false).timeout(CALL_MAX).connect().expect("a daemon that is ready takes clients")
+        let options = ConnectOptions::new().directory(self.daemons[index].folder()).strategy(strategy).channels(1);
+        Client::connect_with(options.local_reads(false).timeout(CALL_MAX))
+            .expect("a daemon that is ready takes clients")
     }
 
     /// Resumes all daemons.

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Segment, SharedMap, Spec};
+use ddss::{Client, ConnectOptions, Segment, SharedMap, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 
 const USAGE: &str =
@@ -55,7 +55,7 @@ fn start(count: u16, segments: usize) -> Result<Vec<Daemon>, Box<dyn Error>> {
 }
 
 fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
-    Client::builder().folder(daemon.folder()).timeout(CALL_MAX).connect()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(CALL_MAX))
 }
 
 /// Returns the bytes of a process's memory of its own and of its shared memory.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ddss::{Client, Model, NodeId, Segment, SegmentId, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Model, NodeId, Segment, SegmentId, Spec, Strategy};
 use ddss_core::{ChannelId, Completion, Entry, OpenedSegment, Operation, Outcome, Request};
 use ddss_ipc::{Acceptor, AcceptorConfig, ClientEvent, IpcServer, TracedRequest, socket_name};
 
@@ -48,8 +48,8 @@ impl Caller {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let service = std::thread::spawn(move || serve(server, &stopped));
-        let builder = Client::builder().folder(folder.path()).strategy(Strategy::Rcq);
-        let client = builder.timeout(Duration::from_secs(60)).local_reads(false).connect();
+        let options = ConnectOptions::new().directory(folder.path()).strategy(Strategy::Rcq);
+        let client = Client::connect_with(options.timeout(Duration::from_secs(60)).local_reads(false));
         let client = client.expect("the acceptor takes it");
         let segment = client.allocate("guard", Spec::new(BYTES as u64)).expect("the service answers");
         let _acceptor = acceptor.expect("a fresh folder takes it");

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::client_calls::{COUNTED, Caller, ClientCall};
-use ddss::{NodeId, SegmentId, Spec, Strategy};
+use ddss::{NodeId, SegmentId, Strategy};
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Entry, Header, Message, OpenedSegment, Operation, Outcome, Payload,
     Principal, PutConditions, ReadOptions, RemoteWindow, Request, RequestId, Shard, Timestamp,
@@ -150,7 +150,7 @@ impl Engines {
         let now = Now { steady_us: 1000, wall_us: 1000 };
         let segment = SegmentId::from_bits(0);
         let mut engines = Engines { engines: [engine(1), engine(2)], now, state: 0, segment, last: None };
-        let text = [&Spec { mode: 0o600, ..Spec::new(64) }.encode()[..], b"guard"].concat();
+        let text = [&ddss_core::Spec::new(64).encode()[..], b"guard"].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let made = engines.ask(0, Operation::Allocate { spec_and_name }, &text);
         engines.segment = OpenedSegment::decode(&made.data).segment;

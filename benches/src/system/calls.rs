@@ -62,7 +62,7 @@ struct InPlace {
 /// A get of all of `segment`, at home on the client's own node, while the daemon there is stopped.
 pub fn near_get(cluster: &Rc<Cluster>, segment: &Segment) -> Figure {
     cluster.rest();
-    let size_bytes = usize::try_from(segment.bytes()).expect("a segment of a bench is small");
+    let size_bytes = usize::try_from(segment.len()).expect("a segment of a bench is small");
     let trip = InPlace { _cluster: Rc::clone(cluster), segment: segment.clone(), bytes: vec![5; size_bytes] };
     Figure::new("ddss", "get", size_bytes, "near/spin/t1", trip)
 }
@@ -83,7 +83,7 @@ struct Call {
 /// A get or a put of all of `segment`, which a client of `cluster` has opened.
 pub fn call(cluster: &Rc<Cluster>, segment: &Segment, kind: Kind, path: &str, strategy: Strategy) -> Figure {
     cluster.rest();
-    let size_bytes = usize::try_from(segment.bytes()).expect("a segment of a bench is small");
+    let size_bytes = usize::try_from(segment.len()).expect("a segment of a bench is small");
     let trip = Call { cluster: Rc::clone(cluster), segment: segment.clone(), kind, bytes: vec![5; size_bytes] };
     Figure::new("ddss", kind.word(), size_bytes, format!("{path}/{strategy}/t1"), trip)
 }

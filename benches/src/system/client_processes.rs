@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Strategy};
+use ddss::{Client, ConnectOptions, Strategy};
 use hdrhistogram::Histogram;
 
 use super::Cluster;
@@ -120,8 +120,9 @@ pub fn run_as_member() -> bool {
 
 fn be(folder: &Path, strategy: &str, segment: &str) -> io::Result<()> {
     let strategy: Strategy = strategy.parse().expect("a strategy by its name");
-    let builder = Client::builder().folder(folder).strategy(strategy).channels(1).local_reads(false).timeout(CALL_MAX);
-    let client = builder.connect().expect("a daemon that is ready takes clients");
+    let options =
+        ConnectOptions::new().directory(folder).strategy(strategy).channels(1).local_reads(false).timeout(CALL_MAX);
+    let client = Client::connect_with(options).expect("a daemon that is ready takes clients");
     let mut task: Box<dyn FnMut()> = if segment == "-" {
         Box::new(move || client.ping().expect("the daemon answers"))
     } else {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
 
 use super::VethPair;
@@ -169,18 +169,18 @@ impl Cluster {
     /// Attaches to the own daemon, to read its segments in place.
     pub fn near_client(&self) -> Client {
         self.wake();
-        let builder = Client::builder().folder(self.own().folder()).channels(1).timeout(CALL_MAX);
-        builder.connect().expect("a daemon that is ready takes clients")
+        let options = ConnectOptions::new().directory(self.own().folder()).channels(1).timeout(CALL_MAX);
+        Client::connect_with(options).expect("a daemon that is ready takes clients")
     }
 
     fn attach(&self, daemon: &Daemon, strategy: Strategy) -> Client {
-        let builder = Client::builder()
-            .folder(daemon.folder())
+        let options = ConnectOptions::new()
+            .directory(daemon.folder())
             .strategy(strategy)
             .channels(1)
             .local_reads(false)
             .timeout(CALL_MAX);
-        builder.connect().expect("a daemon that is ready takes clients")
+        Client::connect_with(options).expect("a daemon that is ready takes clients")
     }
 
     /// Returns a filled segment of that size with the last daemon as its home, opened by `client`.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Strategy};
+use ddss::{Client, ConnectOptions, Strategy};
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -74,8 +74,8 @@ pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) 
     cluster.wake();
     let folder = cluster.own().folder();
     let tasks = (0..crowd.clients).map(|_| {
-        let builder = Client::builder().folder(folder).strategy(crowd.strategy).channels(1).local_reads(false);
-        let client = builder.arena_bytes(ARENA_BYTES).timeout(CALL_MAX).connect();
+        let options = ConnectOptions::new().directory(folder).strategy(crowd.strategy).channels(1).local_reads(false);
+        let client = Client::connect_with(options.arena_len(ARENA_BYTES).timeout(CALL_MAX));
         let client = client.expect("the daemon takes so many clients");
         Box::new(move || client.ping().expect("the daemon answers")) as Task
     });

@@ -26,7 +26,7 @@ pub struct Stepped {
 /// last step is the client's remaining time, outside the daemon's view.
 pub fn stepped_gets(cluster: &Cluster, segment: &Segment, strategy: Strategy, time: Duration) -> Vec<Stepped> {
     cluster.wake();
-    let mut bytes = vec![0; usize::try_from(segment.bytes()).expect("a segment of a bench is small")];
+    let mut bytes = vec![0; usize::try_from(segment.len()).expect("a segment of a bench is small")];
     let mut calls = Sample::empty();
     let begin = Instant::now();
     while begin.elapsed() < time {

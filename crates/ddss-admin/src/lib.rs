@@ -26,7 +26,7 @@ mod settings;
 pub mod storage;
 
 pub use admin_socket::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
-pub use ddss_ipc::{Liveness, StatusReadError, read_all_statuses, read_status};
+pub use ddss_ipc::{Liveness, StatusReadError, client_folder, read_all_statuses, read_status};
 pub use error_chain::format_error_chain;
 pub use exit_code::ExitReason;
 pub use key::{ClusterKey, KeyError};

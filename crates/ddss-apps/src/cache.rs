@@ -12,7 +12,7 @@
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
 //! # let node = ddssd::Node::start(config)?;
-//! # let client = ddss::Client::builder().folder(&folder).connect()?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(&folder))?;
 //! use ddss_apps::cache::{Cache, CacheOptions};
 //! use std::time::Duration;
 //!
@@ -90,14 +90,14 @@ impl Cache {
     pub fn open(client: &Client, name: &str, options: CacheOptions) -> Result<Cache, Error> {
         let slot_bytes = (FRONT + options.entry_bytes_max) as u64;
         let bytes = options.slots.div_ceil(STRIPES).max(1) * slot_bytes;
-        let spec = Spec { model: Model::Write, placement: Placement::RoundRobin, ..Spec::new(bytes) };
+        let spec = Spec::new(bytes).model(Model::Write).placement(Placement::RoundRobin);
         let open = |stripe| open_or_allocate(client, &format!("{name}/{stripe}"), spec);
         let stripes = (0..STRIPES).map(open).collect::<Result<Vec<_>, _>>()?;
-        match stripes.iter().find(|stripe| stripe.bytes() != bytes) {
+        match stripes.iter().find(|stripe| stripe.len() != bytes) {
             None => Ok(Cache { stripes, options }),
             Some(other) => Err(Error::Inconsistent(format!(
                 "cache {name} was made with other options: {} and not {bytes} bytes a stripe",
-                other.bytes()
+                other.len()
             ))),
         }
     }
@@ -105,7 +105,7 @@ impl Cache {
     fn slot(&self, key: &[u8]) -> (&Segment, u64) {
         let (hash, slot_bytes) = (hash(key), (FRONT + self.options.entry_bytes_max) as u64);
         let stripe = &self.stripes[(hash % STRIPES) as usize];
-        (stripe, hash / STRIPES % (stripe.bytes() / slot_bytes) * slot_bytes)
+        (stripe, hash / STRIPES % (stripe.len() / slot_bytes) * slot_bytes)
     }
 
     /// Returns the value of a key, if it is present and young enough.

@@ -14,7 +14,7 @@
 //! * [`peer_servers`]: the daemons and servers of tests and benches.
 //!
 //! ```
-//! use ddss::{Client, Spec};
+//! use ddss::{Client, ConnectOptions, Spec};
 //! use ddss_apps::storage::DdssPages;
 //! use ddss_apps::tree::BTree;
 //!
@@ -22,7 +22,7 @@
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
 //! # let node = ddssd::Node::start(config)?;
-//! let client = Client::builder().folder(&folder).connect()?;
+//! let client = Client::connect_with(ConnectOptions::new().directory(&folder))?;
 //! let mut tree = BTree::create(DdssPages::create(&client, "capitals", 256)?)?;
 //! tree.write(|tree| {
 //!     tree.insert(b"Bern", b"Switzerland")?;

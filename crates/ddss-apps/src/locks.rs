@@ -11,7 +11,7 @@
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
 //! # let node = ddssd::Node::start(config)?;
-//! # let client = ddss::Client::builder().folder(&folder).connect()?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(&folder))?;
 //! use ddss_apps::locks::LockManager;
 //!
 //! let locks = LockManager::new(&client, "accounts");
@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use ddss::{Client, ErrorKind, LockGuard, LockOptions, Placement, Segment, Spec};
+use ddss::{Client, ErrorKind, LockGuard, LockOptions, Mode, Placement, Segment, Spec};
 
 use crate::Error;
 use crate::cache::open_or_allocate;
@@ -45,7 +45,7 @@ impl LockManager {
     }
 
     fn segment(&self, name: &str) -> Result<Segment, Error> {
-        let spec = Spec { placement: Placement::Hash, mode: 0o666, ..Spec::new(8) };
+        let spec = Spec::new(8).placement(Placement::Hash).mode(Mode(0o666));
         open_or_allocate(&self.client, &format!("locks/{}/{name}", self.prefix), spec)
     }
 
@@ -61,7 +61,7 @@ impl LockManager {
 
     /// Takes a lock if it is free.
     pub fn try_acquire(&self, name: &str) -> Result<Option<LockGuard>, Error> {
-        match self.segment(name)?.lock_with(LockOptions::new().no_wait()) {
+        match self.segment(name)?.lock_with(LockOptions::new().timeout(std::time::Duration::ZERO)) {
             Err(error) if error.kind() == ErrorKind::Locked => Ok(None),
             ended => Ok(Some(ended?)),
         }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_apps::Error;
 use ddss_apps::cache::{Cache, CacheOptions};
 use ddss_apps::locks::LockManager;
@@ -15,7 +15,7 @@ use ddss_testkit::Daemon;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(DEADLINE)).unwrap()
 }
 
 /// Starts nodes and waits until they are connected.
@@ -131,7 +131,8 @@ fn hung_node_does_not_delay_counters_of_other_nodes() {
     let (daemons, [here, there]) = pair();
     let start = |client, name, served| Publisher::start(client, "web", name, &Load { active: 0, served }).unwrap();
     let (one, _two) = (start(&here, "one", 1), start(&there, "two", 2));
-    let impatient = Client::builder().folder(daemons[0].folder()).timeout(TIMEOUT).connect().unwrap();
+    let impatient =
+        Client::connect_with(ConnectOptions::new().directory(daemons[0].folder()).timeout(TIMEOUT)).unwrap();
     let mut watcher = Watcher::<Load>::new(&impatient, "web");
     assert_eq!((watcher.discover().unwrap(), watcher.read(Duration::ZERO).unwrap().len()), (2, 2));
     daemons[1].pause().unwrap();

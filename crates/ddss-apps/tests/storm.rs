@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Client, NodeId, Placement};
+use ddss::{Client, ConnectOptions, NodeId, Placement};
 use ddss_apps::Error;
 use ddss_apps::datasets::geonames;
 use ddss_apps::peer_servers::{RedisServer, Site};
@@ -16,7 +16,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[test]
 fn every_directory_kind_finds_the_records_of_a_full_scan() {
     let daemons = Daemon::pair().unwrap();
-    let connect = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap();
+    let connect = |daemon: &Daemon| {
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(DEADLINE)).unwrap()
+    };
     let [here, there] = [connect(&daemons[0]), connect(&daemons[1])];
     let all = geonames::places().unwrap();
     for count in [7, 3000] {

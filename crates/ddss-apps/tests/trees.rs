@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ddss::{Client, ErrorKind, LockOptions};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions};
 use ddss_apps::Error;
 use ddss_apps::datasets::geonames::{self, Place};
 use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
@@ -19,7 +19,7 @@ use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, Process, Random, Se
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(DEADLINE)).unwrap()
 }
 
 fn pair() -> [Daemon; 2] {
@@ -232,7 +232,7 @@ fn failed_change_has_no_effect_and_full_store_stays_valid() {
     assert!(matches!(careless, Err(Error::Inconsistent(_))), "{careless:?}");
     assert_eq!(tree.check().unwrap().items, kept);
     // The lock was released.
-    assert!(tree.store_mut().segment().lock_with(LockOptions::new().no_wait()).is_ok());
+    assert!(tree.store_mut().segment().lock_with(LockOptions::new().timeout(Duration::ZERO)).is_ok());
 }
 
 /// A store that records which of its reads ran work in the meantime, and how many pages they read.

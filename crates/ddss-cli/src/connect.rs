@@ -2,17 +2,17 @@
 
 use crate::arguments::{AllocateOptions, DaemonOptions, SegmentOptions};
 use crate::error::CommandError;
-use ddss::{Client, Segment, Spec};
+use ddss::{Client, ConnectOptions, Mode, Segment, Spec};
 use serde_json::json;
 use std::time::Instant;
 
 /// Connects to the daemon in the directory that the arguments name.
 pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
-    let builder = match &place.dir {
-        Some(folder) => Client::builder().folder(folder),
-        None => Client::builder(),
+    let options = match &place.dir {
+        Some(folder) => ConnectOptions::new().directory(folder),
+        None => ConnectOptions::new(),
     };
-    Ok(builder.channels(1).connect()?)
+    Ok(Client::connect_with(options.channels(1))?)
 }
 
 /// Opens the segment that the arguments name.
@@ -22,7 +22,7 @@ pub(crate) fn open(named: &SegmentOptions) -> Result<Segment, CommandError> {
 
 /// Prints a segment that was allocated.
 pub(crate) fn describe(segment: &Segment, json: bool) {
-    let (name, bytes, home) = (segment.name(), segment.bytes(), segment.id().home());
+    let (name, bytes, home) = (segment.name(), segment.len(), segment.id().home());
     if json {
         println!("{}", json!({ "name": name, "bytes": bytes, "home": home.0, "id": segment.id().to_bits() }));
     } else {
@@ -44,12 +44,19 @@ pub(crate) fn ping(place: &DaemonOptions, json: bool) -> Result<(), CommandError
     Ok(())
 }
 
+/// Returns the specification of a segment of that many bytes, in whole rows if `row` is not 0.
+fn sized(bytes: u64, row: u32) -> Result<Spec, CommandError> {
+    let Some(rows) = bytes.checked_div(row.into()) else { return Ok(Spec::new(bytes)) };
+    if !row.is_multiple_of(8) || rows * u64::from(row) != bytes {
+        let text = format!("bytes is {bytes}, and may be a multiple of the row's {row}, which is a multiple of 8");
+        return Err(CommandError::InvalidSize(text));
+    }
+    Ok(Spec::new(rows).row_len(row))
+}
+
 pub(crate) fn allocate(options: &AllocateOptions, json: bool) -> Result<(), CommandError> {
-    let mut spec = Spec::new(options.bytes);
-    (spec.model, spec.mode) = (options.model, options.mode);
-    spec.storage = options.storage;
-    spec.row_bytes = options.row.unwrap_or_default();
-    (spec.placement, spec.history, spec.copies) = (options.home, options.history, options.copies);
+    let spec = sized(options.bytes, options.row.unwrap_or_default())?.model(options.model).mode(Mode(options.mode));
+    let spec = spec.placement(options.home).copies(options.copies).storage(options.storage).history(options.history);
     let segment = connect(&options.named.place)?.allocate(&options.named.name, spec)?;
     describe(&segment, json);
     Ok(())

@@ -42,6 +42,8 @@ pub(crate) enum CommandError {
     Demo(String),
     #[error("{0}")]
     InvalidInput(String),
+    #[error("{0}")]
+    InvalidSize(String),
     #[error(
         "the file holds parts of several versions, because the segment changed during the export: export again, or take its lock"
     )]
@@ -78,7 +80,7 @@ impl CommandError {
         match self {
             Self::StatusRead(ddss_admin::StatusReadError::NotFound { .. }) => 4,
             Self::DaemonEnded(_) => 4,
-            Self::NoJsonOutput => 2,
+            Self::NoJsonOutput | Self::InvalidSize(_) => 2,
             Self::Client(error) => match error.kind() {
                 ErrorKind::NoDaemon => 4,
                 _ if error.is_indeterminate() => 3,

@@ -86,11 +86,11 @@ limits! {
     /// Windows of one node over segments of another.
     Windows = 16, "WINDOWS_PER_PEER_MAX", Some(1 << 16), "windows of one node";
     /// Channels of one client: calls of threads at the same time.
-    Channels = 17, "Client::builder", None, "calls of threads at a time";
+    Channels = 17, "ConnectOptions::channels", None, "calls of threads at a time";
     /// Bytes of one client's arena.
-    Arena = 18, "ClientBuilder::arena_bytes", None, "bytes of large calls at a time";
+    Arena = 18, "ConnectOptions::arena_len", None, "bytes of large calls at a time";
     /// Calls of tasks in flight.
-    Tasks = 19, "Client::builder", None, "calls of tasks at a time";
+    Tasks = 19, "Client::aio", None, "calls of tasks at a time";
     /// Segments of one progress thread.
     Segments = 20, "ddssd --segments", None, "segments of one node";
     /// Sets of readers of one node.

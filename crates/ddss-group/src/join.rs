@@ -162,7 +162,7 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
     let members = options.members;
-    let spec = Spec::table(rows_of(members), ROW_BYTES as u32).copies(options.copies);
+    let spec = Spec::new(rows_of(members)).row_len(ROW_BYTES as u32).copies(options.copies);
     let table = match Table::open(client, name) {
         Err(error) if error.kind() == ErrorKind::NotFound => match Table::allocate(client, name, spec) {
             // Another member was first.
@@ -213,7 +213,7 @@ fn lock_place(table: &Table, name: &str, options: &JoinOptions) -> Result<(Membe
     let is_taken = |error: &Error| matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut);
     let attempts = match options.number {
         Some(number) => vec![(number, waiting)],
-        None => (0..options.members).map(|number| (number, lock.no_wait())).collect(),
+        None => (0..options.members).map(|number| (number, lock.timeout(Duration::ZERO))).collect(),
     };
     loop {
         for (number, lock) in &attempts {

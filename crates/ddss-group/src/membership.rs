@@ -238,7 +238,7 @@ impl Watcher {
             return true;
         }
         self.guard = None;
-        let options = ddss::LockOptions::new().lease(self.lease).keep_alive().no_wait();
+        let options = ddss::LockOptions::new().lease(self.lease).keep_alive().timeout(Duration::ZERO);
         let lock_row = lock_row_of(self.ours.member, self.members);
         let (Ok(guard), Ok(row)) =
             (self.table.lock_row_with(lock_row, options), self.table.get(row_of(self.ours.member)))
@@ -300,7 +300,7 @@ impl Watcher {
 
     /// Returns true if nobody holds the lock of a place. The lock is held for the moment of the question.
     fn table_lock_is_free(&self, member: Member) -> bool {
-        let options = ddss::LockOptions::new().lease(Duration::from_secs(1)).no_wait();
+        let options = ddss::LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
         self.table.lock_row_with(lock_row_of(member, self.members), options).is_ok()
     }
 

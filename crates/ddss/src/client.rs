@@ -20,11 +20,11 @@ use std::time::Duration;
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
 /// ```
-/// use ddss::{Client, Spec};
+/// use ddss::{Client, ConnectOptions, Spec};
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let folder = node.folder();
-/// // `Client::connect()` finds this user's own daemon; here it is another one's folder.
-/// let client = Client::builder().folder(folder).connect()?;
+/// # let directory = node.folder();
+/// // `Client::connect()` finds this user's own daemon; here it is another one's directory.
+/// let client = Client::connect_with(ConnectOptions::new().directory(directory))?;
 /// let segment = client.allocate("counters", Spec::new(64))?;
 /// assert_eq!(client.clone().open("counters")?.id(), segment.id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -78,7 +78,7 @@ impl Client {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// assert_eq!(client.shard_count(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -11,17 +11,17 @@
 //! Start a node with `ddssd`, then:
 //!
 //! ```
-//! use ddss::{Client, Spec};
+//! use ddss::{Client, ConnectOptions, Spec};
 //!
 //! # let node = ddssd::EphemeralNode::start()?;
-//! # let folder = node.folder();
+//! # let directory = node.folder();
 //! // `Client::connect()` finds the node of this user, or the one that `DDSS_DIR` names.
-//! let client = Client::builder().folder(folder).connect()?;
+//! let client = Client::connect_with(ConnectOptions::new().directory(directory))?;
 //! let scores = client.allocate("scores", Spec::new(4096))?;
 //! scores.put(0, b"hello")?;
 //! let value = scores.get(0..5)?;
 //! assert_eq!(&value[..], b"hello");
-//! println!("{} at {:?}", value.version(), value.timestamp());
+//! println!("{} at {:?}", value.version(), value.stamp.timestamp);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -30,7 +30,7 @@
 //! # Threads
 //!
 //! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each calling thread uses a ring pair of its own (a
-//! *channel*) as long as there are enough ([`ClientBuilder::channels`]); more threads than channels take turns.
+//! *channel*) as long as there are enough ([`ConnectOptions::channels`]); more threads than channels take turns.
 //!
 //! # Tasks
 //!
@@ -39,7 +39,7 @@
 //! # Outcomes
 //!
 //! A call returns its result, or an [`Error`] whose [kind](Error::kind) names the reason. The call certainly did nothing,
-//! unless the error [is indeterminate](Error::is_indeterminate). Every call has a deadline ([`ClientBuilder::timeout`],
+//! unless the error [is indeterminate](Error::is_indeterminate). Every call has a deadline ([`ConnectOptions::timeout`],
 //! [`Segment::with_timeout`]).
 //!
 //! # Cleanup
@@ -55,9 +55,9 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 pub mod aio;
 mod async_client;
 mod blocking;
-mod builder;
 mod call;
 mod client;
+mod connect;
 mod deadline;
 mod error;
 mod lease;
@@ -66,8 +66,10 @@ mod location;
 mod map;
 mod options;
 mod plan;
+mod segment_info;
 mod session;
 mod shards;
+mod spec;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -75,20 +77,21 @@ mod tests;
 mod value;
 
 pub use blocking::*;
-pub use builder::ClientBuilder;
 pub use client::Client;
+pub use connect::ConnectOptions;
 pub use ddss_core::{
-    DegradedReason, Limit, Listing, LockHolder, Model, Name, NodeId, Permissions, Placement, Principal, Refusal,
-    ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
+    DegradedReason, Limit, LockHolder, Model, NodeId, Placement, Refusal, ReplicationInfo, SegmentId, Storage,
+    Timestamp, Version,
 };
-pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, client_folder, default_folder};
+pub use ddss_ipc::Strategy;
 pub use error::{Error, ErrorKind, LimitReached};
 pub use map::entry::Entry;
 pub use map::known_entries::MapEvent;
-pub use options::LockOptions;
+pub use options::{GetOptions, LockOptions, PutOptions};
 pub use plan::batch_call::BatchReply;
-pub use plan::listing::NameEvent;
-pub use value::{AtomicResult, Stamp, Typed, Value};
+pub use segment_info::{LockInfo, Permissions, SegmentEvent, SegmentInfo};
+pub use spec::{Mode, Spec};
+pub use value::{AtomicResult, Stamp, Value, Versioned};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,8 +1,9 @@
 //! Options of calls.
 
 use crate::deadline::Deadline;
+use crate::plan::transfer::Progress;
 use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
-use ddss_core::{BadArgument, Failure, LockRequest};
+use ddss_core::{BadArgument, Failure, LockRequest, Version};
 use std::time::Duration;
 
 /// Options of a lock request.
@@ -12,10 +13,10 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let account = client.allocate("account", ddss::Spec::new(64))?;
 /// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
-/// let busy = account.lock_with(LockOptions::new().no_wait()).expect_err("it is held alone");
+/// let busy = account.lock_with(LockOptions::new().timeout(Duration::ZERO)).expect_err("it is held alone");
 /// assert_eq!(busy.kind(), ErrorKind::Locked);
 /// let late = account.lock_with(LockOptions::new().timeout(Duration::from_millis(20))).expect_err("it still is");
 /// assert_eq!(late.kind(), ErrorKind::TimedOut);
@@ -26,7 +27,6 @@ use std::time::Duration;
 #[must_use]
 pub struct LockOptions {
     shared: bool,
-    no_wait: bool,
     pub(crate) lease: Duration,
     pub(crate) keep_alive: bool,
     timeout: Option<Duration>,
@@ -34,32 +34,26 @@ pub struct LockOptions {
 
 impl Default for LockOptions {
     fn default() -> Self {
-        let lease = Duration::from_micros(LEASE_DEFAULT_US.into());
-        Self { shared: false, no_wait: false, lease, keep_alive: false, timeout: None }
+        Self::new()
     }
 }
 
 impl LockOptions {
     /// Creates options for an exclusive lock with a lease of at most 10 s.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        let lease = Duration::from_micros(LEASE_DEFAULT_US as u64);
+        Self { shared: false, lease, keep_alive: false, timeout: None }
     }
 
     /// Asks for a shared lock.
-    pub fn shared(mut self) -> Self {
+    pub const fn shared(mut self) -> Self {
         self.shared = true;
-        self
-    }
-
-    /// Fails at once if the lock is not free.
-    pub fn no_wait(mut self) -> Self {
-        self.no_wait = true;
         self
     }
 
     /// Sets the lease: 1 µs to 600 s, else the request fails with [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument). After the lease the home
     /// grants the lock to the next request and refuses operations under the old one.
-    pub fn lease(mut self, lease: Duration) -> Self {
+    pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
@@ -73,7 +67,7 @@ impl LockOptions {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// use ddss::LockOptions;
     /// use std::time::Duration;
     ///
@@ -85,25 +79,27 @@ impl LockOptions {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn keep_alive(mut self) -> Self {
+    pub const fn keep_alive(mut self) -> Self {
         self.keep_alive = true;
         self
     }
 
-    /// Sets the maximum wait in the lock queue, up to 600 s. The default is the timeout of the segment's calls.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    /// Sets the maximum wait in the lock queue, up to 600 s. The default is the timeout of the segment's calls. With zero
+    /// the call does not wait: a lock that is not free fails with [`ErrorKind::Locked`](crate::ErrorKind::Locked).
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// Returns the deadline of the lock request, given the usual one.
     pub(crate) fn time(self, usual: Deadline) -> Deadline {
-        self.timeout.map_or(usual, Deadline::of)
+        self.timeout.filter(|timeout| !timeout.is_zero()).map_or(usual, Deadline::of)
     }
 
     /// Builds the lock request, or refuses an invalid lease.
     pub(crate) fn lock_request(self, row_offset: Option<u64>) -> Result<LockRequest, BadArgument> {
-        let Self { shared, no_wait, lease, .. } = self;
+        let Self { shared, lease, timeout, .. } = self;
+        let no_wait = timeout == Some(Duration::ZERO);
         match u32::try_from(lease.as_micros()) {
             Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockRequest { shared, no_wait, lease_us, row_offset }),
             _ => {
@@ -111,5 +107,113 @@ impl LockOptions {
                 Err(BadArgument::new("lease", format!("{lease:?}"), range, Failure::Malformed))
             }
         }
+    }
+}
+
+/// Options of a get.
+///
+/// ```
+/// use ddss::GetOptions;
+///
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let steps = client.allocate("steps", ddss::Spec::new(64).history(1))?;
+/// let (first, second) = (steps.put(0, b"1")?, steps.put(0, b"2")?);
+/// let before = steps.get_with(0..1, GetOptions::new().at_version(first.version))?;
+/// let after = steps.get_with(0..1, GetOptions::new().newer_than(first.version))?;
+/// assert_eq!((&before[..], &after[..], after.version()), (&b"1"[..], &b"2"[..], second.version));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct GetOptions<'p> {
+    pub(crate) at_version: Option<Version>,
+    pub(crate) newer_than: Option<Version>,
+    pub(crate) progress: Option<&'p mut Progress<'p>>,
+}
+
+impl std::fmt::Debug for GetOptions<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = out.debug_struct("GetOptions");
+        out.field("at_version", &self.at_version).field("newer_than", &self.newer_than).finish_non_exhaustive()
+    }
+}
+
+impl<'p> GetOptions<'p> {
+    /// Creates options for a get of the present version.
+    pub const fn new() -> Self {
+        Self { at_version: None, newer_than: None, progress: None }
+    }
+
+    /// Asks for a version that was committed earlier. The segment's history must still contain it
+    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
+    /// fails with [`ErrorKind::VersionGone`](crate::ErrorKind::VersionGone). A version that the segment has not reached
+    /// fails with [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch).
+    pub const fn at_version(mut self, version: Version) -> Self {
+        self.at_version = Some(version);
+        self
+    }
+
+    /// Waits like [`Segment::wait_newer_than`](crate::Segment::wait_newer_than), then reads. The bytes are newer than
+    /// `version` under every model. Both steps share the timeout of one call.
+    pub const fn newer_than(mut self, version: Version) -> Self {
+        self.newer_than = Some(version);
+        self
+    }
+
+    /// Calls `progress` after each part, with the bytes read so far and the bytes of the range. A read that begins again
+    /// starts from 0.
+    pub const fn progress(mut self, progress: &'p mut (dyn FnMut(u64, u64) + Send + 'p)) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+}
+
+/// Options of a put.
+///
+/// ```
+/// use ddss::PutOptions;
+///
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let image = client.allocate("image", ddss::Spec::new(3 << 20))?;
+/// let (mut parts, bytes) = (Vec::new(), vec![7; 3 << 20]);
+/// let mut progress = |done: u64, total: u64| parts.push((done >> 20, total >> 20));
+/// let put = image.put_with(&[(0, &bytes)], PutOptions::new().progress(&mut progress))?;
+/// assert_eq!(parts, [(1, 3), (2, 3), (3, 3)]);
+/// let head_and_tail: [(u64, &[u8]); 2] = [(0, b"head"), (3_000_000, b"tail")];
+/// image.put_with(&head_and_tail, PutOptions::new().if_version(put.version))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct PutOptions<'p> {
+    pub(crate) if_version: Option<Version>,
+    pub(crate) progress: Option<&'p mut Progress<'p>>,
+}
+
+impl std::fmt::Debug for PutOptions<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("PutOptions").field("if_version", &self.if_version).finish_non_exhaustive()
+    }
+}
+
+impl<'p> PutOptions<'p> {
+    /// Creates options for a put without conditions.
+    pub const fn new() -> Self {
+        Self { if_version: None, progress: None }
+    }
+
+    /// Writes only if the segment still has that version, like [`Segment::put_if`](crate::Segment::put_if).
+    pub const fn if_version(mut self, version: Version) -> Self {
+        self.if_version = Some(version);
+        self
+    }
+
+    /// Calls `progress` after each part, with the bytes sent so far and the bytes of the put. The value is committed after
+    /// the last part; nothing of it is visible before.
+    pub const fn progress(mut self, progress: &'p mut (dyn FnMut(u64, u64) + Send + 'p)) -> Self {
+        self.progress = Some(progress);
+        self
     }
 }

@@ -1,6 +1,6 @@
 //! Shared test helpers: a node in this process, and a minimal executor.
 
-use crate::Client;
+use crate::{Client, ConnectOptions};
 use ddssd::{Config, Node};
 use std::future::Future;
 use std::path::PathBuf;
@@ -48,25 +48,26 @@ impl TestNode {
     pub(crate) fn client(&self) -> Client {
         // A machine that runs other tests may be slow: no deadline matters here.
         let patient = std::time::Duration::from_secs(60);
-        Client::builder().folder(&self.folder).timeout(patient).local_reads(false).connect().unwrap()
+        Client::connect_with(ConnectOptions::new().directory(&self.folder).timeout(patient).local_reads(false)).unwrap()
     }
 
     /// Connects a client with local reads enabled.
     pub(crate) fn local_read_client(&self) -> Client {
         let patient = std::time::Duration::from_secs(60);
-        Client::builder().folder(&self.folder).timeout(patient).connect().unwrap()
+        Client::connect_with(ConnectOptions::new().directory(&self.folder).timeout(patient)).unwrap()
     }
 
     /// Connects a client with a single channel and a short timeout.
     pub(crate) fn one_channel_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(400);
-        Client::builder().folder(&self.folder).channels(1).timeout(soon).local_reads(false).connect().unwrap()
+        Client::connect_with(ConnectOptions::new().directory(&self.folder).channels(1).timeout(soon).local_reads(false))
+            .unwrap()
     }
 
     /// Connects a client with a short timeout.
     pub(crate) fn short_timeout_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(400);
-        Client::builder().folder(&self.folder).timeout(soon).local_reads(false).connect().unwrap()
+        Client::connect_with(ConnectOptions::new().directory(&self.folder).timeout(soon).local_reads(false)).unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Deref;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let segment = client.allocate("steps", ddss::Spec::new(8))?;
 /// let (first, second) = (segment.put(0, b"1")?, segment.put(0, b"2")?);
 /// assert_eq!(second.version.0, first.version.0 + 1);
@@ -33,22 +33,33 @@ impl Stamp {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let limit = ddss::Shared::allocate(&client, "limit", &100u64)?;
 /// let seen = limit.get()?;
-/// assert_eq!((seen.value, seen.stamp.version.0), (100, 1));
+/// assert_eq!((seen.value, seen.version().0), (100, 1));
 /// assert_eq!(seen.count_ones(), 3, "it can be used as the value itself");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Typed<T> {
+pub struct Versioned<T> {
     /// The value.
     pub value: T,
     /// Version and timestamp.
     pub stamp: Stamp,
 }
 
-impl<T> Deref for Typed<T> {
+impl<T> Versioned<T> {
+    pub(crate) const fn new(value: T, stamp: Stamp) -> Self {
+        Self { value, stamp }
+    }
+
+    /// Returns the version of the value.
+    pub const fn version(&self) -> Version {
+        self.stamp.version
+    }
+}
+
+impl<T> Deref for Versioned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -60,64 +71,20 @@ impl<T> Deref for Typed<T> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # let segment = client.allocate("scores", ddss::Spec::new(64))?;
-/// let value = segment.get(0..8)?;
-/// println!("{:?} are the bytes of {}", &value[..], value.version());
-/// assert_eq!(value.into_bytes(), [0; 8]);
+/// let seen: ddss::Value = segment.get(0..8)?;
+/// println!("{:?} are the bytes of {}", &seen[..], seen.version());
+/// assert_eq!(seen.value, [0; 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Value {
-    bytes: Vec<u8>,
-    stamp: Stamp,
-}
-
-impl Value {
-    pub(crate) fn new(bytes: Vec<u8>, stamp: Stamp) -> Self {
-        Self { bytes, stamp }
-    }
-
-    /// Returns the version and the timestamp.
-    pub fn stamp(&self) -> Stamp {
-        self.stamp
-    }
-
-    /// Returns the version of these bytes.
-    pub fn version(&self) -> Version {
-        self.stamp.version
-    }
-
-    /// Returns the timestamp of that version.
-    pub fn timestamp(&self) -> Timestamp {
-        self.stamp.timestamp
-    }
-
-    /// Returns the bytes alone.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
-impl Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+pub type Value = Versioned<Vec<u8>>;
 
 /// Value of a word before an atomic operation, and the segment's stamp after it.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let tickets = client.allocate("tickets", ddss::Spec::new(8))?;
 /// tickets.fetch_add(0, 10)?;
 /// let changed = tickets.fetch_add(0, 1)?;

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use ddss::{Client, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Spec, Strategy};
 use ddssd::{Config, Node};
 
 /// Number of calls of each kind.
@@ -18,8 +18,8 @@ fn calls_allocate_nothing() {
     config.pool_bytes = 8 << 20;
     let service = Node::start(config).unwrap();
     for strategy in Strategy::ALL {
-        let builder = Client::builder().folder(&folder).strategy(strategy).timeout(Duration::from_secs(60));
-        let client = builder.connect().unwrap();
+        let options = ConnectOptions::new().directory(&folder).strategy(strategy).timeout(Duration::from_secs(60));
+        let client = Client::connect_with(options).unwrap();
         let segment = client.allocate(&format!("words-{strategy}"), Spec::new(1 << 16)).unwrap();
         let mut room = vec![1; 1 << 16];
         let (mut one, mut other) = ([0; 8], [0; 5000]);
@@ -47,8 +47,9 @@ fn tasks_allocate_nothing() {
     // If this failed, an asynchronous call would cost allocations that a blocking one does not.
     let node = ddssd::EphemeralNode::start().unwrap();
     for strategy in Strategy::ALL {
-        let builder = Client::builder().folder(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
-        let client = builder.connect().unwrap().aio().unwrap();
+        let options =
+            ConnectOptions::new().directory(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
+        let client = Client::connect_with(options).unwrap().aio().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let segment = client.allocate(&format!("tasks-{strategy}"), Spec::new(1 << 16)).await.unwrap();

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    Client, ClientBuilder, Error, ErrorKind, LockOptions, Model, NodeId, Placement, Shared, SharedSlice, Spec, Storage,
-    Version, aio,
+    Client, ConnectOptions, Error, ErrorKind, LockOptions, Mode, Model, NodeId, Permissions, Placement, PutOptions,
+    Shared, SharedSlice, Spec, Storage, Version, aio,
 };
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ fn names<T>(ended: Result<T, Error>, words: &[&str]) {
 fn allocate_names_spec_field_that_is_out_of_range() {
     // If this broke, a user would get another segment than requested, or guess which of seven fields was wrong.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
     let tasks = client.aio().unwrap();
     let large = 2 << 20;
     let cases: [(Spec, &[&str]); 10] = [
         (Spec::new(0), &["bytes is 0", "1 to 1099511627776"]),
         (Spec::new(1 << 41), &["bytes is 2199023255552", "1 to 1099511627776"]),
-        (Spec::new(8).mode(0o1777), &["mode is 1777", "0 to 777, octal"]),
+        (Spec::new(8).mode(Mode(0o1777)), &["mode is 1777", "0 to 777, octal"]),
         (Spec::new(8).history(1025), &["history is 1025", "0 to 1024"]),
         (Spec::new(8).model(Model::Delta(5000)), &["delta is 5000", "0 to 1024"]),
         (Spec::new(large).history(1), &["bytes is 2097152", "1 to 1048576", "older versions"]),
@@ -48,11 +48,13 @@ fn allocate_names_spec_field_that_is_out_of_range() {
         names(block_on(tasks.allocate(&name, *spec)), words);
     }
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
-    let owner = segment.stat().unwrap().info.permissions.owner;
-    names(client.allocate_for("yours", Spec::new(8).mode(0o7000), owner), &["mode is 7000"]);
-    names(segment.set_mode(0o1644), &["mode is 1644", "0 to 777, octal"]);
-    names(block_on(block_on(tasks.open("mine")).unwrap().set_mode(0o1644)), &["mode is 1644", "0 to 777, octal"]);
-    assert_eq!(segment.stat().unwrap().info.permissions.mode, 0o600);
+    let owner = segment.stat().unwrap().permissions;
+    names(client.allocate("yours", Spec::new(8).mode(Mode(0o7000)).owner(owner.uid, owner.gid)), &["mode is 7000"]);
+    let refused = Permissions { mode: Mode(0o1644), ..owner };
+    names(segment.set_permissions(refused), &["mode is 1644", "0 to 777, octal"]);
+    let later = block_on(tasks.open("mine")).unwrap();
+    names(block_on(later.set_permissions(refused)), &["mode is 1644", "0 to 777, octal"]);
+    assert_eq!(segment.stat().unwrap().permissions.mode, Mode(0o600));
 }
 
 #[test]
@@ -60,7 +62,7 @@ fn timeout_and_lease_out_of_range_are_named() {
     // If this broke, a call would have another timeout than requested, or a thread would panic over an unrepresentable
     // instant.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
     let tasks = client.aio().unwrap();
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
     let later = block_on(tasks.open("mine")).unwrap();
@@ -85,29 +87,29 @@ fn timeout_and_lease_out_of_range_are_named() {
 }
 
 #[test]
-fn builder_names_option_that_is_out_of_range() {
+fn connect_names_option_that_is_out_of_range() {
     // If this broke, a client would have fewer channels than its threads expect.
     let node = ddssd::EphemeralNode::start().unwrap();
-    type Change = fn(ClientBuilder) -> ClientBuilder;
+    type Change = fn(ConnectOptions) -> ConnectOptions;
     let cases: [(Change, &[&str]); 6] = [
-        (|builder| builder.channels(0), &["channels is 0", "1 to 61"]),
-        (|builder| builder.channels(62), &["channels is 62", "1 to 61"]),
-        (|builder| builder.arena_bytes(0), &["arena_bytes is 0", "1 to 268435456"]),
-        (|builder| builder.arena_bytes((256 << 20) + 1), &["arena_bytes is 268435457", "1 to 268435456"]),
-        (|builder| builder.timeout(MINUTES * 2), &["timeout is 1200s", "at most 600s"]),
-        (|builder| builder.timeout(Duration::MAX), &["timeout is", "at most 600s"]),
+        (|options| options.channels(0), &["channels is 0", "1 to 61"]),
+        (|options| options.channels(62), &["channels is 62", "1 to 61"]),
+        (|options| options.arena_len(0), &["arena_len is 0", "1 to 268435456"]),
+        (|options| options.arena_len((256 << 20) + 1), &["arena_len is 268435457", "1 to 268435456"]),
+        (|options| options.timeout(MINUTES * 2), &["timeout is 1200s", "at most 600s"]),
+        (|options| options.timeout(Duration::MAX), &["timeout is", "at most 600s"]),
     ];
     for (change, words) in cases {
-        names(change(Client::builder().folder(node.folder())).connect(), words);
+        names(Client::connect_with(change(ConnectOptions::new().directory(node.folder()))), words);
     }
-    Client::builder().folder(node.folder()).channels(61).timeout(MINUTES).connect().unwrap();
+    Client::connect_with(ConnectOptions::new().directory(node.folder()).channels(61).timeout(MINUTES)).unwrap();
 }
 
 #[test]
 fn inverted_range_is_out_of_range() {
     // If this broke, an arithmetic mistake would read nothing, and look like an empty segment.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
     let tasks = client.aio().unwrap();
     let values = SharedSlice::<u64>::allocate(&client, "values", 8).unwrap();
     let later: aio::SharedSlice<u64> = block_on(aio::SharedSlice::open(&tasks, "values")).unwrap();
@@ -122,8 +124,8 @@ fn inverted_range_is_out_of_range() {
 fn refused_calls_name_the_true_reason_and_the_next_step() {
     // If this broke, a user would look for the cause in sizes, locks or releases that are right.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::builder().folder(node.folder()).connect().unwrap();
-    let (tasks, local) = (client.aio().unwrap(), Client::builder().folder(node.folder()).local_reads(false));
+    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
+    let (tasks, local) = (client.aio().unwrap(), ConnectOptions::new().directory(node.folder()).local_reads(false));
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
     let later = block_on(tasks.open("mine")).unwrap();
     let many = ["number of ranges is 17", "1 to 16", "several calls"];
@@ -135,11 +137,11 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     // A refused conditional put names the version that is there, on the short and on the long way.
     let first = segment.put(0, b"first").unwrap().version;
     let second = segment.put(0, b"second").unwrap().version;
-    let elsewhere = local.connect().unwrap().open("mine").unwrap();
+    let elsewhere = Client::connect_with(local).unwrap().open("mine").unwrap();
     let held = segment.lock().unwrap();
     let refusals = [
         held.put_if(first, 0, b"late").unwrap_err(),
-        held.put_many_if(first, &[(0, b"late"), (8, b"late")]).unwrap_err(),
+        held.put_with(&[(0, b"late"), (8, b"late")], PutOptions::new().if_version(first)).unwrap_err(),
     ];
     held.unlock().unwrap();
     let large = client.allocate("large", Spec::new(2 << 20)).unwrap();
@@ -160,7 +162,7 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     names(block_on(aio::Shared::<u64>::open(&tasks, "mine")), &words);
     names(Shared::<[u64; 2]>::open(&client, "value"), &["8 bytes", "16 bytes"]);
     assert_eq!(*Shared::<u64>::open(&client, "value").unwrap().get().unwrap(), 7);
-    client.allocate("rows", Spec::table(1, 8)).unwrap();
+    client.allocate("rows", Spec::new(1).row_len(8)).unwrap();
     names(Shared::<u64>::open(&client, "rows"), &["1 rows of 8 bytes"]);
     names(client.open("rows").unwrap().wait_newer_than(Version(0)), &["a table", "Table::wait_newer_than"]);
 }

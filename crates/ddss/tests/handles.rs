@@ -1,7 +1,7 @@
 //! Handles in services: cloned, sent to other threads, shared, and awaited in tasks that move.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use ddss::{Client, Segment, Shared, SharedSlice, Spec, Version, aio};
+use ddss::{Client, ConnectOptions, GetOptions, Segment, Shared, SharedSlice, Spec, Version, aio};
 use std::future::Future;
 use std::mem::size_of;
 use std::task::{Context, Waker};
@@ -29,7 +29,7 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
     ];
     assert!(sizes.iter().all(|&size| size <= 128), "a handle is small: {sizes:?}");
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::builder().folder(node.folder()).connect().unwrap().aio().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap().aio().unwrap();
     let executor = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let segment = executor().block_on(may_move(client.allocate("moved", Spec::new(64)))).unwrap();
     let threads: Vec<_> = (0..8u8)
@@ -51,6 +51,6 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     // Not concurrent with puts of the same client, which would fail with *own lock*.
     executor().block_on(may_move(async { segment.lock().await.unwrap().unlock().await.unwrap() }));
-    let newest = executor().block_on(may_move(segment.get_newer_than(Version(0), ..))).unwrap();
+    let newest = executor().block_on(may_move(segment.get_with(.., GetOptions::new().newer_than(Version(0))))).unwrap();
     assert_eq!(newest.version(), Version(400));
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ddss::{Client, ErrorKind, Model, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, Mode, Model, Spec};
 
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -13,7 +13,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn open_or_allocate_makes_one_segment_for_all_callers() {
     // If this broke, two services that start together would fail, or would not find each other.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let connect = || Client::builder().folder(node.folder()).timeout(Duration::from_secs(60)).connect().unwrap();
+    let connect = || {
+        Client::connect_with(ConnectOptions::new().directory(node.folder()).timeout(Duration::from_secs(60))).unwrap()
+    };
     for round in 0..20 {
         let name = format!("table/{round}");
         let made = std::thread::scope(|scope| {
@@ -25,23 +27,24 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
         assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
     }
     // If another segment has the name, the error names both.
-    let table = Spec::table(8, 8);
+    let table = Spec::new(8).row_len(8);
     for (other, named) in [(Spec::new(4096), "4096 bytes"), (table, "8 rows of 8 bytes")] {
         let error = connect().open_or_allocate("table/0", other).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WrongShape);
         assert!(error.to_string().contains(named) && error.to_string().contains("64 bytes"), "{error}");
     }
-    let weak = Spec { model: Model::Read, ..Spec::new(64) };
+    let weak = Spec::new(64).model(Model::Read);
     let error = block_on(connect().aio().unwrap().open_or_allocate("table/0", weak)).unwrap_err();
     assert!(error.to_string().contains("Read") && error.to_string().contains("Strict"), "{error}");
-    assert!(connect().open_or_allocate("table/0", Spec::new(64).mode(0o7777)).is_err());
+    assert!(connect().open_or_allocate("table/0", Spec::new(64).mode(Mode(0o7777))).is_err());
 }
 
 #[test]
 fn wait_for_returns_when_segment_is_allocated_or_deadline_passes() {
     // If this broke, a service that starts before its allocator would fail, or wait forever.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let connect = |timeout| Client::builder().folder(node.folder()).timeout(timeout).connect().unwrap();
+    let connect =
+        |timeout| Client::connect_with(ConnectOptions::new().directory(node.folder()).timeout(timeout)).unwrap();
     let patient = connect(Duration::from_secs(60));
     std::thread::scope(|scope| {
         let blocking = scope.spawn(|| patient.wait_for("late").unwrap().id());

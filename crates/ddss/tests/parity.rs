@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use ddss::{Client, LockOptions, Spec, Version, aio};
+use ddss::{Client, ConnectOptions, GetOptions, LockOptions, Mode, Permissions, Spec, Version, aio};
 
 struct Unpark(Thread);
 
@@ -46,31 +46,31 @@ macro_rules! script {
             show(results, $get!(client.ping()));
             show(results, $get!(client.allocate("table", spec)));
             show(results, $get!(client.allocate("", spec)));
-            show(results, $get!(client.allocate("mode", spec.mode(0o7777))));
+            show(results, $get!(client.allocate("mode", spec.mode(Mode(0o7777)))));
             show(results, $get!(client.open("nothing")));
             for bytes in [0, 1, 8, 32, 33, 4096, 100_000] {
                 let value = vec![bytes as u8; bytes];
                 let put = $get!(segment.put(0, &value)).unwrap();
                 let got = $get!(segment.get(0..bytes as u64)).unwrap();
-                assert_eq!((&got[..], got.stamp()), (&value[..], put), "{bytes} bytes");
+                assert_eq!((&got[..], got.stamp), (&value[..], put), "{bytes} bytes");
             }
             show(results, $get!(segment.put(99_999, b"12")));
             show(results, $get!(segment.get(5..100_001)));
-            show(results, $get!(segment.get_at(Version(1), 0..8)));
-            show(results, $get!(segment.get_at(Version(999), 0..8)));
+            show(results, $get!(segment.get_with(0..8, GetOptions::new().at_version(Version(1)))));
+            show(results, $get!(segment.get_with(0..8, GetOptions::new().at_version(Version(999)))));
             show(results, $get!(segment.put_if(Version(0), 0, b"stale")));
             show(results, $get!(segment.put_many(&[])));
             show(results, $get!(segment.get_many(&[0..8, 99_999..100_001])));
             show(results, $get!(segment.fetch_add(4, 1)));
             show(results, $get!(segment.compare_swap(100_000, 1, 2)));
-            show(results, $get!(segment.set_mode(0o1000)));
+            show(results, $get!(segment.set_permissions(Permissions { uid: 0, gid: 0, mode: Mode(0o1000) })));
             show(results, $get!(segment.lock_with(LockOptions::new().lease(Duration::ZERO))));
             show(results, $get!(segment.with_timeout(Duration::from_secs(601)).get(0..8)));
             let hasty = segment.with_timeout(Duration::from_millis(20));
             show(results, $get!(hasty.wait_newer_than(Version(999))));
             let held = $get!(segment.lock()).unwrap();
             show(results, $get!(hasty.lock()));
-            show(results, $get!(segment.lock_with(LockOptions::new().no_wait())));
+            show(results, $get!(segment.lock_with(LockOptions::new().timeout(Duration::ZERO))));
             show(results, $get!(segment.put(0, b"own lock")));
             show(results, $get!(held.put_if(Version(0), 0, b"stale")));
             assert_eq!($get!(segment.break_lock()).unwrap(), 1);
@@ -137,9 +137,10 @@ fn both_clients_return_the_same_results_and_errors() {
     // If this broke, a service that moves its calls into tasks would have to handle other errors.
     let node = ddssd::EphemeralNode::start().unwrap();
     for local_reads in [false, true] {
-        let connect =
-            || Client::builder().folder(node.folder()).timeout(Duration::from_secs(60)).local_reads(local_reads);
-        let (blocking, tasks) = (connect().connect().unwrap(), connect().connect().unwrap().aio().unwrap());
+        let options =
+            || ConnectOptions::new().directory(node.folder()).timeout(Duration::from_secs(60)).local_reads(local_reads);
+        let (blocking, tasks) =
+            (Client::connect_with(options()).unwrap(), Client::connect_with(options()).unwrap().aio().unwrap());
         let (one, other) = (blocking_results(&blocking), async_results(&tasks));
         assert_eq!(one, other);
         assert!(one.iter().filter(|result| *result != "done").count() >= 24, "{one:#?}");

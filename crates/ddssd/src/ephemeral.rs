@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let node = ddssd::EphemeralNode::start()?;
 /// assert!(node.folder().join("ddssd.sock").exists());
-/// // A client finds it with `Client::builder().folder(node.folder()).connect()`.
+/// // A client finds it with `Client::connect_with(ConnectOptions::new().directory(node.folder()))`.
 /// let folder = node.folder().to_owned();
 /// drop(node);
 /// assert!(!folder.exists());

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use ddss::{Client, LockGuard, LockOptions, Model, Segment, SharedMap, Spec, Strategy, Table, Version};
+use ddss::{Client, ConnectOptions, LockGuard, LockOptions, Model, Segment, SharedMap, Spec, Strategy, Table, Version};
 use ddss_testkit::pattern;
 
 /// Number of keys that `map-churn` inserts and removes.
@@ -17,13 +17,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("usage: client FOLDER STRATEGY")?;
     let strategy: Strategy = arguments.next().ok_or("usage: client FOLDER STRATEGY")?.parse()?;
-    let client = match Client::builder().folder(folder).strategy(strategy).local_reads(false).connect() {
-        Ok(client) => client,
-        Err(error) => {
-            answer(&format!("error {error}"))?;
-            return Ok(());
-        }
-    };
+    let client =
+        match Client::connect_with(ConnectOptions::new().directory(folder).strategy(strategy).local_reads(false)) {
+            Ok(client) => client,
+            Err(error) => {
+                answer(&format!("error {error}"))?;
+                return Ok(());
+            }
+        };
     answer("ok attached")?;
     let (mut segment, mut held) = (None, None);
     for line in std::io::stdin().lock().lines() {
@@ -69,19 +70,19 @@ fn obey(
         ["ping"] => client.ping().map(|()| "there".to_owned()).map_err(Into::into),
         ["allocate", name, bytes] => {
             let made = segment.insert(client.allocate(name, Spec::new(bytes.parse()?))?);
-            Ok(format!("{} bytes", made.bytes()))
+            Ok(format!("{} bytes", made.len()))
         }
         ["allocate-as", model, name, bytes] => {
-            let spec = Spec { model: model_of(model)?, ..Spec::new(bytes.parse()?) };
-            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).bytes()))
+            let spec = Spec::new(bytes.parse()?).model(model_of(model)?);
+            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).len()))
         }
         ["allocate-mirrored", name, bytes] => {
-            let spec = Spec { copies: 2, ..Spec::new(bytes.parse()?) };
-            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).bytes()))
+            let spec = Spec::new(bytes.parse()?).copies(2);
+            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).len()))
         }
         ["open", name] => {
             let found = segment.insert(client.open(name)?);
-            Ok(format!("{} bytes at {}", found.bytes(), found.id().home()))
+            Ok(format!("{} bytes at {}", found.len(), found.id().home()))
         }
         ["put", offset, length, seed] => {
             let stamp = current?.put(offset.parse()?, &pattern(seed.parse()?, length.parse()?))?;

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
-use ddss::{Client, ErrorKind, LockOptions, NodeId, Placement, Segment, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, NodeId, Placement, Segment, Spec};
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 use std::error::Error;
@@ -96,13 +96,14 @@ impl Size {
 }
 
 fn connect(daemon: &Daemon, timeout: Duration) -> Result<Client, ddss::Error> {
-    Client::builder()
-        .folder(daemon.folder())
-        .local_reads(false)
-        .channels(1)
-        .arena_bytes(ARENA)
-        .timeout(timeout)
-        .connect()
+    Client::connect_with(
+        ConnectOptions::new()
+            .directory(daemon.folder())
+            .local_reads(false)
+            .channels(1)
+            .arena_len(ARENA)
+            .timeout(timeout),
+    )
 }
 
 fn open(client: &Client, name: &str) -> Result<Segment, ddss::Error> {
@@ -202,7 +203,7 @@ fn run(seconds: u64, times: usize, json: bool) -> Result<bool, Box<dyn Error>> {
     let mut daemons = [a.start()?, b.start()?];
     let owner = connect(&daemons[0], PATIENCE)?;
     for node in 1..=2 {
-        let spec = Spec { placement: Placement::Node(NodeId(node)), ..Spec::new((BATCH * BYTES) as u64) };
+        let spec = Spec::new((BATCH * BYTES) as u64).placement(Placement::Node(NodeId(node)));
         let begin = Instant::now();
         while let Err(error) = owner.allocate(&format!("load/{node}"), spec) {
             if begin.elapsed() > PATIENCE {

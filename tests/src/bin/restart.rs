@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
-use ddss::{Client, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 use std::error::Error;
@@ -99,13 +99,14 @@ fn run(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting a daemon; if it is not built yet, that takes minutes");
     let options = DaemonOptions::new(1)?.pool_bytes(needed).argument("--core").argument("none");
     let mut daemon: Daemon = options.start()?;
-    let connect =
-        |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
-    let client = connect(Strategy::Auto).connect()?;
+    let options_of = |strategy| {
+        ConnectOptions::new().directory(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE)
+    };
+    let client = Client::connect_with(options_of(Strategy::Auto))?;
     let begin = Instant::now();
     fill(&client, wish)?;
     eprintln!("{} segments, {} MiB written in {:.1} s", wish.segments, wish.mib, begin.elapsed().as_secs_f64());
-    let others = Strategy::ALL.map(|strategy| connect(strategy).connect());
+    let others = Strategy::ALL.map(|strategy| Client::connect_with(options_of(strategy)));
     let mut handles = Vec::new();
     for (index, other) in others.into_iter().enumerate() {
         handles.push(other?.open(&name(index as u64 % wish.segments))?);

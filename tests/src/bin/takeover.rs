@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, run_ddss};
 use serde_json::{Value, json};
 use std::error::Error;
@@ -54,7 +54,8 @@ fn cluster() -> Result<Vec<Daemon>, Box<dyn Error>> {
 /// Kills the home while a client of the third node puts, and returns the longest put.
 fn round(home: usize) -> Result<Duration, Box<dyn Error>> {
     let mut daemons = cluster()?;
-    let connect = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect();
+    let connect =
+        |daemon: &Daemon| Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE));
     connect(&daemons[home])?.allocate(NAME, Spec::new(64).copies(2))?;
     until("in sync", || Ok(json_of(&daemons[2], &["stat", NAME])?["replica"]["state"] == "in sync"))?;
     let segment = connect(&daemons[2])?.open(NAME)?;

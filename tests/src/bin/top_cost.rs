@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Segment, Spec};
+use ddss::{Client, ConnectOptions, Segment, Spec};
 use ddss_testkit::{Daemon, Terminal, binary};
 
 const USAGE: &str = "usage: watched [--segments N] [--seconds N] [--columns N]";
@@ -129,7 +129,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Some(wish) = Wish::read() else { return Err(USAGE.into()) };
     let daemon = Daemon::start(1)?;
     // Local reads bypass the daemon and are in no counter.
-    let client = Client::builder().folder(daemon.folder()).local_reads(false).timeout(CALL_MAX).connect()?;
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false).timeout(CALL_MAX))?;
     let made = (0..wish.segments).map(|number| client.allocate(&format!("watched/{number}"), Spec::new(BYTES)));
     let segments: Vec<Segment> = made.collect::<Result<_, _>>()?;
     let mut top = Command::new(binary("ddss")?);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, LockOptions};
+use ddss::{Client, ConnectOptions, LockOptions};
 use ddss_testkit::{
     Daemon, DaemonOptions, TempNode, commands, preload_library, repo_lints, run_ddss, schema_complaints,
 };
@@ -146,7 +146,7 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
 }
 
 fn locks(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
-    let client = Client::builder().folder(folder).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     let lock = |name: &str| {
         let options = if name == "b" { LockOptions::new().shared() } else { LockOptions::new() };
         client.open(name).unwrap().lock_with(options).unwrap()
@@ -172,7 +172,7 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     let counted = &of(&["counters"])[0];
     assert!(counted["counters"]["commits"].as_u64() > Some(0), "{counted}");
     assert!(counted["operations"]["put"]["done"].as_u64() > Some(0), "{counted}");
-    let client = Client::builder().folder(folder).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     // The daemon publishes them only now and then.
     let begin = Instant::now();
     let is_ours = |row: &Value| row["pid"] == std::process::id();

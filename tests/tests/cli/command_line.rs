@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ddss::{Client, LockOptions};
+use ddss::{Client, ConnectOptions, LockOptions};
 use ddss_testkit::{Daemon, TempNode, binary, commands, run_ddss};
 
 /// Values that no flag accepts, except flags for a directory or file, which may have nearly any name.
@@ -183,7 +183,7 @@ fn bench_command_starts_its_own_two_nodes() {
 #[test]
 fn lock_is_broken_only_after_confirmation() {
     let [a, b] = Daemon::pair().unwrap();
-    let client = Client::builder().folder(a.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(a.folder())).unwrap();
     let door = client.allocate("door", ddss::Spec::new(8)).unwrap();
     let held = door.lock_with(LockOptions::new().lease(std::time::Duration::from_secs(300))).unwrap();
     while run_ddss(b.folder(), &["stat", "door"], "").unwrap().code != 0 {

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
-use ddss::{Client, SharedMap, Spec};
+use ddss::{Client, ConnectOptions, SharedMap, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, binary};
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ fn map_commands_read_and_write_entries() {
         assert!(found == code && why.contains(part), "{words:?}: {found} {why}");
     }
     // A map that a program has made of its types, and a segment that is no map.
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     let stock: SharedMap<u64, [u32; 2]> = SharedMap::allocate(&client, "stock", 100).unwrap();
     stock.insert(&4711, &[10, 3]).unwrap();
     assert_eq!(done(&["get", "stock", "4711", "--key-as", "u64", "--as", "u32"]), "10 3\n");

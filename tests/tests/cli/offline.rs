@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ErrorKind, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, Spec};
 use ddss_core::Failure;
 use ddss_core::Outcome;
 use ddss_core::status::{Counter, DaemonState, Gauge, Kind, Location, Status, Step};
@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon) -> Client {
     // The daemon does not see gets in place.
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
+        .expect("the daemon serves")
 }
 
 /// Repeats a check until it holds.
@@ -97,10 +98,10 @@ fn first_calls_of_a_client_are_traced() {
     let [home, away] = Daemon::pair().unwrap();
     wait_for_status(away.folder(), |status| status.gauge(Gauge::Connections) == 1);
     for strategy in Strategy::ALL {
-        let builder = Client::builder().folder(away.folder()).timeout(PATIENCE).strategy(strategy);
-        let caller = builder.connect().unwrap();
+        let options = ConnectOptions::new().directory(away.folder()).timeout(PATIENCE).strategy(strategy);
+        let caller = Client::connect_with(options).unwrap();
         let name = format!("followed-{strategy}");
-        let spec = Spec { placement: ddss::Placement::Node(ddss::NodeId(1)), ..Spec::new(4096) };
+        let spec = Spec::new(4096).placement(ddss::Placement::Node(ddss::NodeId(1)));
         let made = caller.allocate(&name, spec).unwrap();
         let told = made.get(0..4096).unwrap();
         assert_eq!(told.len(), 4096);

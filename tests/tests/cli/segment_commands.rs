@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_testkit::{Daemon, binary};
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ fn segment_list_is_complete_and_has_stable_field_names() {
     assert!(out(&a, &["stat", "scores/1"]).contains("mode      rw-r----- (640)"));
     assert_eq!(out(&a, &["locks"]).lines().count(), 1);
     assert!(run(&a, &["locks"]).2.ends_with("no lock is held or waited for\n"));
-    let client = Client::builder().folder(a.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(a.folder())).unwrap();
     let held = client.open("other").unwrap().lock().unwrap();
     let locks = out(&b, &["locks"]);
     let row = locks.lines().nth(1).unwrap().split_whitespace();

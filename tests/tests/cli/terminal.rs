@@ -1,7 +1,7 @@
 //! Command output for people: in terminals of 80 and of 200 columns, with deceptive segment names.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, LockOptions, Spec};
+use ddss::{Client, ConnectOptions, LockOptions, Mode, Spec};
 use ddss_testkit::{Daemon, commands, retry, run_ddss, run_ddss_in_terminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -99,12 +99,12 @@ fn plain(text: &str) -> String {
 #[test]
 fn output_fits_the_terminal_and_escapes_deceptive_names() {
     let [a, b] = Daemon::pair().unwrap();
-    let client = Client::builder().folder(a.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(a.folder())).unwrap();
     let names = [long_name(), SLY.to_owned(), WIDE.to_owned()];
     let held: Vec<_> = names
         .iter()
         .map(|name| {
-            let spec = Spec { history: 2, mode: 0o640, ..Spec::new(4096) };
+            let spec = Spec::new(4096).history(2).mode(Mode(0o640));
             let segment = retry(|| client.allocate(name, spec));
             segment.put(0, b"hello").unwrap();
             segment.lock_with(LockOptions::new().shared()).unwrap()
@@ -168,7 +168,7 @@ fn fits(folder: &Path, columns: u16, words: &[String], code: i32) {
 fn get_writes_text_to_terminal_and_bytes_to_pipe() {
     let daemon = Daemon::start(1).unwrap();
     let folder = daemon.folder();
-    let client = Client::builder().folder(folder).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     let segment = client.allocate("value", Spec::new(16)).unwrap();
     segment.put(0, b"hello").unwrap();
     let seen = run_ddss_in_terminal(folder, 80, &["get", "value", "--length", "5"], "").unwrap();
@@ -210,7 +210,7 @@ fn large_file_transfer_shows_a_progress_bar() {
 fn irreversible_commands_ask_for_confirmation() {
     let daemon = Daemon::start(1).unwrap();
     let folder = daemon.folder();
-    let client = Client::builder().folder(folder).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     for name in ["one", "other"] {
         client.allocate(name, Spec::new(8)).unwrap();
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{
     CommandOutput, Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, copy_program, retry, skipped,
 };
@@ -80,7 +80,10 @@ fn scratch() -> TempNode {
 /// A node with one segment.
 fn node() -> Daemon {
     let daemon = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
-    Client::builder().folder(daemon.folder()).connect().unwrap().allocate("x", Spec::new(64)).unwrap();
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()))
+        .unwrap()
+        .allocate("x", Spec::new(64))
+        .unwrap();
     daemon
 }
 
@@ -116,18 +119,18 @@ fn commands_end_in_time_when_daemon_is_stopped_or_dead() {
 /// returns.
 fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
     let (mut nodes, scratch) = (Daemon::pair().unwrap(), scratch());
-    let home = Client::builder().folder(nodes[0].folder()).connect().unwrap();
+    let home = Client::connect_with(ConnectOptions::new().directory(nodes[0].folder())).unwrap();
     let segment = home.allocate("x", Spec::new(64)).unwrap();
     let before = segment.put(0, b"before").unwrap().version;
     // The other node reaches it when the two have met.
-    let asker = Client::builder().folder(nodes[asked].folder()).connect().unwrap();
+    let asker = Client::connect_with(ConnectOptions::new().directory(nodes[asked].folder())).unwrap();
     retry(|| asker.open("x"));
     let held = segment.lock().unwrap();
     let mut command = Command::new(binary("ddss").unwrap());
     command.args(["put", "x", "after"]).env("DDSS_DIR", nodes[asked].folder());
     let mut put = Process::start(command, scratch.path(), "put").unwrap();
     // On a slow machine it may have given up before it was seen.
-    let _ = put.wait_until(PATIENCE, |_| segment.stat().is_ok_and(|info| info.waiting == 1));
+    let _ = put.wait_until(PATIENCE, |_| segment.stat().is_ok_and(|info| info.lock.waiting == 1));
     if is_killed {
         nodes[0].kill().unwrap()
     } else {
@@ -183,7 +186,7 @@ fn other_user_gets_permission_denied() {
     let options = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666");
     let daemon = options.argument("--status-mode").argument("644").start().unwrap();
     fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711)).unwrap();
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     client.allocate("x", Spec::new(64)).unwrap().put(0, b"secret").unwrap();
     let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
     // For locks the other user gets the answer for an absent segment: no holder.
@@ -224,7 +227,10 @@ fn segments_of_dead_daemon_are_found_in_any_directory() {
     let (memory, scratch, program) = (TempNode::new().unwrap(), scratch(), binary("ddss").unwrap());
     let options = DaemonOptions::new(1).unwrap().argument("--memory-dir").argument(memory.join("segments"));
     let mut daemon = options.start().unwrap();
-    Client::builder().folder(daemon.folder()).connect().unwrap().allocate("x", Spec::new(64)).unwrap();
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()))
+        .unwrap()
+        .allocate("x", Spec::new(64))
+        .unwrap();
     daemon.kill().unwrap();
     let said = ended(&program, daemon.folder(), &scratch, "ls --json", None);
     assert!(said.code == 4 && said.out.contains("\"name\":\"x\""), "{said:?}");

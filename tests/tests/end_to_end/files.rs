@@ -1,7 +1,7 @@
 //! Segments in files: they survive the loss of memory, and support the same calls as segments in memory.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Model, Segment, Spec, Storage};
+use ddss::{Client, ConnectOptions, ErrorKind, Mode, Model, Permissions, Segment, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, binary, pattern, retry};
 use std::fs::File;
 use std::io::Read;
@@ -13,15 +13,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES: usize = 300_000;
 
 fn client(daemon: &Daemon, near: bool) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(near).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(near))
+        .expect("the daemon serves")
 }
 
 fn in_file(bytes: usize) -> Spec {
-    Spec { storage: Storage::File, ..Spec::new(bytes as u64) }
+    Spec::new(bytes as u64).storage(Storage::File)
 }
 
 fn is(segment: &Segment, seed: u64) -> bool {
-    segment.get(..).unwrap()[..] == pattern(seed, segment.bytes() as usize)[..]
+    segment.get(..).unwrap()[..] == pattern(seed, segment.len() as usize)[..]
 }
 
 /// Removes the shared memory, as a reboot does.
@@ -43,7 +44,7 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     before.allocate("memory", Spec::new(64)).unwrap();
     // Local reads are off: a mapping outlives the file that a test deletes, but no reboot.
     let memory = client(&daemon, false).open("memory").unwrap();
-    let files: Vec<_> = [in_file(8), in_file(BYTES), Spec { mode: 0o644, history: 3, ..in_file(5000) }]
+    let files: Vec<_> = [in_file(8), in_file(BYTES), in_file(5000).mode(Mode(0o644)).history(3)]
         .into_iter()
         .enumerate()
         .map(|(index, spec)| before.allocate(&format!("file/{index}"), spec).unwrap())
@@ -52,8 +53,8 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     for round in 1..4u64 {
         let mut stamps = Vec::new();
         for segment in &files {
-            segment.put(0, &pattern(round - 1, segment.bytes() as usize)).unwrap();
-            stamps.push(segment.put(0, &pattern(round, segment.bytes() as usize)).unwrap());
+            segment.put(0, &pattern(round - 1, segment.len() as usize)).unwrap();
+            stamps.push(segment.put(0, &pattern(round, segment.len() as usize)).unwrap());
         }
         daemon.kill().unwrap();
         lose_memory(&daemon);
@@ -101,7 +102,9 @@ fn file_put_is_atomic_when_daemon_is_killed_and_memory_is_lost() {
     let segment = client(&daemon, true).allocate("file", in_file(BYTES)).unwrap();
     let (mut last, mut kills_under_way) = (0, 0);
     for round in 0..8 {
-        let writer = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+        let writer =
+            Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
+                .unwrap();
         let file = writer.open("file").unwrap();
         let began = last;
         let put = std::thread::spawn(move || {
@@ -137,7 +140,7 @@ fn file_segment_supports_remote_access_and_permission_changes() {
     let (here, there) = (client(&home, true), client(&other, true));
     for (index, model) in [Model::Strict, Model::Null, Model::Delta(2)].into_iter().enumerate() {
         let name = format!("file/{index}");
-        let made = retry(|| here.allocate(&name, Spec { model, ..in_file(BYTES) }));
+        let made = retry(|| here.allocate(&name, in_file(BYTES).model(model)));
         let seen = retry(|| there.open(&name));
         for round in 1..4 {
             made.put(0, &pattern(round, BYTES)).unwrap();
@@ -145,16 +148,16 @@ fn file_segment_supports_remote_access_and_permission_changes() {
             seen.put(0, &pattern(round + 50, BYTES)).unwrap();
             assert!(is(&made, round + 50), "{model:?}");
         }
-        made.set_mode(0o644).unwrap();
+        made.set_permissions(Permissions { mode: Mode(0o644), ..made.stat().unwrap().permissions }).unwrap();
         assert!(is(&made, 53) && is(&seen, 53), "{model:?}");
-        assert_eq!(seen.stat().unwrap().info.storage, Storage::File);
+        assert_eq!(seen.stat().unwrap().storage, Storage::File);
     }
     // An allocation from another node, and one with a copy, which is not supported.
-    let far = Spec { placement: ddss::Placement::Node(here.node()), ..in_file(64) };
+    let far = in_file(64).placement(ddss::Placement::Node(here.node()));
     let asked = there.allocate("asked", far).unwrap();
     asked.put(0, &[3; 64]).unwrap();
     assert_eq!(here.open("asked").unwrap().get(..).unwrap()[..], [3; 64]);
-    let replicated = here.allocate("mirrored", Spec { copies: 2, ..in_file(64) }).unwrap_err();
+    let replicated = here.allocate("mirrored", in_file(64).copies(2)).unwrap_err();
     assert_eq!(replicated.kind(), ErrorKind::BadArgument, "{replicated}");
     other.process().end().unwrap();
 }

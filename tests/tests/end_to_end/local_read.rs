@@ -1,6 +1,6 @@
 //! Local reads: gets of this node's own segments, in place.
 
-use ddss::{Client, ErrorKind, LockOptions, Model, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, GetOptions, LockOptions, Mode, Model, Permissions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, SetOnDrop, copy_program, pattern, skipped};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -16,8 +16,9 @@ fn client(daemon: &Daemon) -> Client {
 }
 
 fn client_with(daemon: &Daemon, local_reads: bool) -> Client {
-    let builder = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).local_reads(local_reads);
-    builder.connect().expect("the daemon serves")
+    let options =
+        ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20)).local_reads(local_reads);
+    Client::connect_with(options).expect("the daemon serves")
 }
 
 // If this failed, gets on a node would stop with its daemon, or cost a round trip to it.
@@ -30,7 +31,7 @@ fn local_read_works_while_daemon_is_stopped() {
     let (near, far) = (reader.open("here").unwrap(), far.open("here").unwrap());
     daemon.pause().unwrap();
     let value = near.get(..).unwrap();
-    assert_eq!((&value[..], value.stamp()), (&pattern(1, 100_000)[..], stamp));
+    assert_eq!((&value[..], value.stamp), (&pattern(1, 100_000)[..], stamp));
     let asked = far.with_timeout(SOON).get(0..8);
     assert_eq!(asked.unwrap_err().kind(), ErrorKind::TimedOut, "that one asks the daemon");
     daemon.resume().unwrap();
@@ -39,7 +40,7 @@ fn local_read_works_while_daemon_is_stopped() {
     daemon.restart().unwrap();
     let again = client(&daemon).open("here").unwrap();
     let stamp = again.put(0, &pattern(2, 100_000)).unwrap();
-    assert_eq!(near.get(..).unwrap().stamp(), stamp, "the next daemon goes on in the same memory");
+    assert_eq!(near.get(..).unwrap().stamp, stamp, "the next daemon goes on in the same memory");
     again.release().unwrap();
     assert!(near.get(0..8).is_err(), "a released segment is still read");
 }
@@ -50,7 +51,7 @@ fn local_reads_are_whole_and_monotonic() {
     let daemon = Daemon::start(1).unwrap();
     let writer = client(&daemon);
     let models = [Model::Strict, Model::Write, Model::Version, Model::Delta(3), Model::Temporal(1000)];
-    let make = |(index, model)| writer.allocate(&format!("m{index}"), Spec { model, ..Spec::new(3000) }).unwrap();
+    let make = |(index, model)| writer.allocate(&format!("m{index}"), Spec::new(3000).model(model)).unwrap();
     let made: Vec<_> = models.into_iter().enumerate().map(make).collect();
     for segment in &made {
         let version = segment.get(0..1).unwrap().version();
@@ -75,7 +76,7 @@ fn local_reads_are_whole_and_monotonic() {
         for version in 2..500 {
             for segment in &made {
                 let put = segment.put_if(ddss::Version(version - 1), 0, &pattern(version, 3000)).unwrap();
-                assert_eq!(segment.get(0..8).unwrap().stamp(), put);
+                assert_eq!(segment.get(0..8).unwrap().stamp, put);
             }
         }
         end.store(true, Ordering::Relaxed);
@@ -107,7 +108,7 @@ fn client_cannot_map_unreadable_segments() {
     let daemon = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666").start().unwrap();
     std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o711)).unwrap();
     let owner = client(&daemon);
-    let spec = |mode| Spec { mode, ..Spec::new(64) };
+    let spec = |mode| Spec::new(64).mode(Mode(mode));
     owner.allocate("mine", spec(0o600)).unwrap().put(0, b"mine").unwrap();
     owner.allocate("open", spec(0o644)).unwrap().put(0, b"open").unwrap();
     // The other user's program, at a path where that user can run it.
@@ -126,7 +127,7 @@ fn client_cannot_map_unreadable_segments() {
 fn revoked_segment_is_removed_from_client_mappings() {
     let [mut daemon, far] = Daemon::pair().unwrap();
     let owner = client(&daemon);
-    let made = owner.allocate("open", Spec { mode: 0o644, history: 2, ..Spec::new(5000) }).unwrap();
+    let made = owner.allocate("open", Spec::new(5000).mode(Mode(0o644)).history(2)).unwrap();
     made.put(0, &pattern(1, 5000)).unwrap();
     let seen = ddss_ipc::SharedMemory::map_area(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
     let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
@@ -134,19 +135,19 @@ fn revoked_segment_is_removed_from_client_mappings() {
     let other = client(&daemon).open("open").unwrap();
     let remote = open_soon(&client(&far), "open");
     assert_eq!(remote.get(..).unwrap()[..], pattern(1, 5000)[..]);
-    made.set_mode(0o600).unwrap();
+    made.set_permissions(Permissions { mode: Mode(0o600), ..made.stat().unwrap().permissions }).unwrap();
     assert_eq!(words(&seen), 0, "its bytes are still in the public area");
     for handle in [&other, &remote, &made] {
         assert_eq!(handle.get(..).unwrap()[..], pattern(1, 5000)[..]);
     }
     let stamp = remote.put(0, &pattern(2, 5000)).unwrap();
-    assert_eq!(other.get(..).unwrap().stamp(), stamp);
-    assert_eq!(other.get_at(ddss::Version(1), ..).unwrap()[..], pattern(1, 5000)[..]);
+    assert_eq!(other.get(..).unwrap().stamp, stamp);
+    assert_eq!(other.get_with(.., GetOptions::new().at_version(ddss::Version(1))).unwrap()[..], pattern(1, 5000)[..]);
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     let again = client(&daemon).open("open").unwrap();
     assert_eq!(again.get(..).unwrap()[..], pattern(2, 5000)[..]);
-    assert_eq!(again.stat().unwrap().info.permissions.mode, 0o600);
+    assert_eq!(again.stat().unwrap().permissions.mode, Mode(0o600));
 }
 
 fn open_soon(client: &Client, name: &str) -> ddss::Segment {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Client, LockOptions, Segment};
+use ddss::{Client, ConnectOptions, LockOptions, Segment};
 use ddss_testkit::{Daemon, ScriptedClient};
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
@@ -96,7 +96,7 @@ fn lock_is_released_when_holder_or_its_node_dies() {
 /// Waits until the remaining lease of the holder has grown: its client has renewed it.
 fn wait_for_renewal(segment: &Segment) {
     let end = Instant::now() + 3 * PATIENCE;
-    let left = || segment.stat().unwrap().holder.map_or(0, |holder| holder.lease_left_us);
+    let left = || segment.stat().unwrap().lock.holder.map_or(0, |holder| holder.lease_left_us);
     let mut last = left();
     loop {
         std::thread::sleep(Duration::from_millis(5));
@@ -114,7 +114,7 @@ fn wait_for_renewal(segment: &Segment) {
 fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
     const LEASE_MS: u64 = 4000;
     let [a, b] = Daemon::pair().unwrap();
-    let own = Client::builder().folder(a.folder()).timeout(3 * PATIENCE).connect().unwrap();
+    let own = Client::connect_with(ConnectOptions::new().directory(a.folder()).timeout(3 * PATIENCE)).unwrap();
     let segment = own.allocate("led", ddss::Spec::new(64)).unwrap();
     let mut last = 0;
     for daemon in [&a, &b] {
@@ -127,7 +127,7 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
         for _ in 0..4 {
             wait_for_renewal(&segment);
         }
-        let refused = segment.lock_with(LockOptions::new().no_wait()).map(drop).unwrap_err();
+        let refused = segment.lock_with(LockOptions::new().timeout(Duration::ZERO)).map(drop).unwrap_err();
         assert_eq!(refused.kind(), ddss::ErrorKind::Locked);
         leader.kill().unwrap();
         let next = segment.lock().unwrap();
@@ -136,6 +136,6 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
         next.put(0, b"the next leader").unwrap();
         next.unlock().unwrap();
         let listing = segment.stat().unwrap();
-        assert_eq!((listing.holders, listing.holder), (0, None), "a dead process renewed its lease");
+        assert_eq!((listing.lock.holders, listing.lock.holder), (0, None), "a dead process renewed its lease");
     }
 }

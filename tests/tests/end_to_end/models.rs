@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    Client, Error, ErrorKind, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version,
-    aio,
+    Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, Mode, Model, NodeId, Permissions, Placement,
+    PutOptions, Segment, Shared, Spec, Strategy, Value, Version, aio,
 };
 use ddss_testkit::{Daemon, SetOnDrop};
 use std::future::Future;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 /// Opens a segment of another node, as soon as the nodes are connected.
@@ -49,34 +49,34 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
 #[test]
 fn history_versions_are_readable_from_every_node() {
     let [a, b] = Daemon::pair().unwrap();
-    let here = client(&a).allocate("kept", Spec { history: 3, ..Spec::new(5000) }).unwrap();
+    let here = client(&a).allocate("kept", Spec::new(5000).history(3)).unwrap();
     let there = open(&client(&b), "kept");
     for turn in 1..=6u8 {
         here.put(0, &[turn; 5000]).unwrap();
     }
     for segment in [&here, &there] {
         for version in 3..=6 {
-            let value = segment.get_at(Version(version), ..).unwrap();
+            let value = segment.get_with(.., GetOptions::new().at_version(Version(version))).unwrap();
             assert_eq!((value.version().0, &value[..]), (version, &[version as u8; 5000][..]));
         }
-        assert_eq!(failure(segment.get_at(Version(2), ..)), ErrorKind::VersionGone);
-        assert_eq!(failure(segment.get_at(Version(7), ..)), ErrorKind::VersionMismatch);
-        let parts = segment.get_many_at(Version(4), &[0..8, 4990..5000]).unwrap();
-        assert_eq!((&parts[0][..], &parts[1][..]), (&[4; 8][..], &[4; 10][..]));
+        assert_eq!(failure(segment.get_with(.., GetOptions::new().at_version(Version(2)))), ErrorKind::VersionGone);
+        assert_eq!(failure(segment.get_with(.., GetOptions::new().at_version(Version(7)))), ErrorKind::VersionMismatch);
+        let part = segment.get_with(4990..5000, GetOptions::new().at_version(Version(4))).unwrap();
+        assert_eq!(&part[..], &[4; 10][..]);
     }
     let bare = client(&a).allocate("bare", Spec::new(8)).unwrap();
     bare.put(0, &[1; 8]).unwrap();
     let far = open(&client(&b), "bare");
-    assert_eq!(&far.get_at(Version(1), ..).unwrap()[..], &[1; 8]);
-    assert_eq!(failure(far.get_at(Version(0), ..)), ErrorKind::VersionGone);
-    assert_eq!(failure(client(&a).allocate("much", Spec { history: 3, ..Spec::new(2 << 20) })), ErrorKind::BadArgument);
+    assert_eq!(&far.get_with(.., GetOptions::new().at_version(Version(1))).unwrap()[..], &[1; 8]);
+    assert_eq!(failure(far.get_with(.., GetOptions::new().at_version(Version(0)))), ErrorKind::VersionGone);
+    assert_eq!(failure(client(&a).allocate("much", Spec::new(2 << 20).history(3))), ErrorKind::BadArgument);
 }
 
 // If this failed, a Temporal segment would cost a round trip for each get, or return a value older than its bound.
 #[test]
 fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("prices", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
+    let made = client(&a).allocate("prices", Spec::new(1000).model(Model::Temporal(60_000_000))).unwrap();
     made.put(0, &[1; 1000]).unwrap();
     let (reader, second) = (open(&client(&b), "prices"), open(&client(&b), "prices"));
     assert_eq!(&reader.get(..).unwrap()[..], &[1; 1000]);
@@ -96,7 +96,7 @@ fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
 #[test]
 fn wait_for_newer_version_bypasses_the_read_cache() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("followed", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
+    let made = client(&a).allocate("followed", Spec::new(1000).model(Model::Temporal(60_000_000))).unwrap();
     let on_b = client(&b);
     let follower = open(&on_b, "followed");
     let task = block_on(on_b.aio().unwrap().open("followed")).unwrap();
@@ -104,10 +104,10 @@ fn wait_for_newer_version_bypasses_the_read_cache() {
     let first = follower.get(..).unwrap().version();
     made.put(0, &[2; 1000]).unwrap();
     assert_eq!(follower.get(..).unwrap().version(), first, "the copy is young");
-    let newer = follower.get_newer_than(first, ..).unwrap();
+    let newer = follower.get_with(.., GetOptions::new().newer_than(first)).unwrap();
     assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 1000][..]));
     assert_eq!(follower.get(..).unwrap().version(), first, "the copy is as it was");
-    let newer = block_on(task.get_newer_than(first, 10..20)).unwrap();
+    let newer = block_on(task.get_with(10..20, GetOptions::new().newer_than(first))).unwrap();
     assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 10][..]));
 }
 
@@ -132,7 +132,10 @@ fn vectored_get_returns_one_version_or_fails() {
                 .put_many(&[(0, &[9; 8]), (99_999, &[9; 2])])
                 .is_err_and(|error| error.kind() == ErrorKind::OutOfRange)
         );
-        assert_eq!(failure(segment.put_many_if(Version(0), &[(0, &[9; 8])])), ErrorKind::VersionMismatch);
+        assert_eq!(
+            failure(segment.put_with(&[(0, &[9; 8])], PutOptions::new().if_version(Version(0)))),
+            ErrorKind::VersionMismatch
+        );
         assert_eq!(failure(segment.get_many(&[])), ErrorKind::BadArgument);
         assert_eq!(&segment.get(0..8).unwrap()[..], &[mark; 8], "nothing of it happened");
     }
@@ -170,7 +173,7 @@ fn lock_holder_puts_through_its_guard_and_other_puts_fail_at_once() {
 fn lock_holder_names_a_version_when_the_model_requires_it() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
-    let here = on_a.allocate("ledger", Spec { model: Model::Version, ..Spec::new(64) }).unwrap();
+    let here = on_a.allocate("ledger", Spec::new(64).model(Model::Version)).unwrap();
     let there = open(&on_b, "ledger");
     for (mine, other) in [(&here, &there), (&there, &here)] {
         let held = mine.lock().unwrap();
@@ -178,13 +181,16 @@ fn lock_holder_names_a_version_when_the_model_requires_it() {
         assert_eq!(failure(held.put(0, &[1; 8])), ErrorKind::VersionMismatch, "it names none");
         let first = held.put_if(before, 0, &[2; 40]).unwrap();
         assert_eq!(failure(held.put_if(before, 0, &[3; 8])), ErrorKind::VersionMismatch);
-        assert_eq!(failure(held.put_many_if(before, &[(0, &[3; 8])])), ErrorKind::VersionMismatch);
-        let last = held.put_many_if(first.version, &[(0, &[4; 8]), (40, &[4; 8])]).unwrap();
+        assert_eq!(
+            failure(held.put_with(&[(0, &[3; 8])], PutOptions::new().if_version(before))),
+            ErrorKind::VersionMismatch
+        );
+        let last = held.put_with(&[(0, &[4; 8]), (40, &[4; 8])], PutOptions::new().if_version(first.version)).unwrap();
         assert_eq!(last.version.0, before.0 + 2);
         held.unlock().unwrap();
         let seen = other.get(..).unwrap();
         assert_eq!(
-            (seen.stamp(), &seen[..8], &seen[8..40], &seen[40..48]),
+            (seen.stamp, &seen[..8], &seen[8..40], &seen[40..48]),
             (last, &[4; 8][..], &[2; 32][..], &[4; 8][..])
         );
         // A put after the end of the lease is lost, whichever version it names.
@@ -197,7 +203,7 @@ fn lock_holder_names_a_version_when_the_model_requires_it() {
         let held = block_on(task.lock()).unwrap();
         assert_eq!(failure(block_on(held.put(0, &[6; 8]))), ErrorKind::VersionMismatch);
         let first = block_on(held.put_if(held.version(), 0, &[6; 8])).unwrap();
-        let last = block_on(held.put_many_if(first.version, &[(0, &[7; 40])])).unwrap();
+        let last = block_on(held.put_with(&[(0, &[7; 40])], PutOptions::new().if_version(first.version))).unwrap();
         assert_eq!(last.version.0, held.version().0 + 2);
         block_on(held.unlock()).unwrap();
     }
@@ -211,7 +217,7 @@ fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
     let soon = Duration::from_millis(150);
-    let loose = on_a.allocate("loose", Spec { model: Model::Null, ..Spec::new(64) }).unwrap();
+    let loose = on_a.allocate("loose", Spec::new(64).model(Model::Null)).unwrap();
     let strict = on_a.allocate("strict", Spec::new(64)).unwrap();
     let held = [&loose, &strict].map(|segment| segment.lock().unwrap());
     let (mut unsure_of_loose, mut unsure_of_strict) = (0, 0);
@@ -338,8 +344,8 @@ fn retried_calls_share_one_deadline() {
         });
         held.unlock().unwrap();
     };
-    newer(&|version| hasty.get_newer_than(version, ..));
-    newer(&|version| block_on(hasty_task.get_newer_than(version, ..)));
+    newer(&|version| hasty.get_with(.., GetOptions::new().newer_than(version)));
+    newer(&|version| block_on(hasty_task.get_with(.., GetOptions::new().newer_than(version))));
 }
 
 // If this failed, a call whose daemon dies would restart its time with the search for the next daemon.
@@ -347,7 +353,7 @@ fn retried_calls_share_one_deadline() {
 fn call_keeps_its_deadline_when_daemon_dies() {
     let mut daemon = Daemon::start(1).unwrap();
     let time = Duration::from_secs(6);
-    let client = Client::builder().folder(daemon.folder()).timeout(time).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(time)).unwrap();
     let segment = client.allocate("watched", Spec::new(64)).unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| timed(|| segment.wait_newer_than(Version(0))));
@@ -366,7 +372,7 @@ fn large_segment_is_read_whole_under_constant_puts() {
     let [a, b] = Daemon::pair().unwrap();
     for (index, model) in [Model::Strict, Model::Write, Model::Delta(2), Model::Read].into_iter().enumerate() {
         let name = format!("large-{index}");
-        let made = client(&a).allocate(&name, Spec { model, ..Spec::new(BYTES as u64) }).unwrap();
+        let made = client(&a).allocate(&name, Spec::new(BYTES as u64).model(model)).unwrap();
         let reader = open(&client(&b), &name);
         let end = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -401,7 +407,7 @@ fn segments_are_listed_described_and_placed() {
     open(&on_b, "meet");
     for index in 0..20 {
         let placement = if index % 2 == 0 { Placement::RoundRobin } else { Placement::Hash };
-        let spec = Spec { placement, history: 1, mode: 0o640, ..Spec::new(100 + index) };
+        let spec = Spec::new(100 + index).placement(placement).history(1).mode(Mode(0o640));
         on_a.allocate(&format!("many/{index:02}"), spec).unwrap();
     }
     on_b.allocate("other", Spec::new(8)).unwrap();
@@ -410,7 +416,7 @@ fn segments_are_listed_described_and_placed() {
         let mut names: Vec<String> = found.iter().map(|listing| listing.name.to_string()).collect();
         names.sort();
         assert_eq!(names, (0..20).map(|index| format!("many/{index:02}")).collect::<Vec<_>>());
-        let homes = |node| found.iter().filter(|listing| listing.info.segment.home() == NodeId(node)).count();
+        let homes = |node| found.iter().filter(|listing| listing.id.home() == NodeId(node)).count();
         assert!(homes(1) >= 5 && homes(2) >= 5, "round robin alone gives five to each");
         assert_eq!(client.list("nothing").unwrap().count(), 0);
         assert_eq!(client.list("").unwrap().count(), 22);
@@ -419,11 +425,11 @@ fn segments_are_listed_described_and_placed() {
     segment.put(0, &[1; 8]).unwrap();
     let held = segment.lock().unwrap();
     let info = open(&on_a, "meet").stat().unwrap();
-    assert_eq!((info.version.0, info.holders, info.locked, info.info.bytes), (1, 1, true, 8));
+    assert_eq!((info.stamp.version.0, info.lock.holders, info.lock.is_exclusive, info.len), (1, 1, true, 8));
     held.unlock().unwrap();
-    segment.set_mode(0o660).unwrap();
-    assert_eq!(open(&on_a, "meet").stat().unwrap().info.permissions.mode, 0o660);
-    assert_eq!(segment.stat().unwrap().info.permissions.mode, 0o660);
+    segment.set_permissions(Permissions { mode: Mode(0o660), ..segment.stat().unwrap().permissions }).unwrap();
+    assert_eq!(open(&on_a, "meet").stat().unwrap().permissions.mode, Mode(0o660));
+    assert_eq!(segment.stat().unwrap().permissions.mode, Mode(0o660));
     segment.put(0, &[2; 8]).unwrap();
     assert_eq!(&segment.get(..).unwrap()[..], &[2; 8]);
 }
@@ -432,10 +438,10 @@ fn segments_are_listed_described_and_placed() {
 #[test]
 fn read_cache_expires_while_daemon_is_stopped() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("watched", Spec { model: Model::Temporal(20_000), ..Spec::new(8) }).unwrap();
+    let made = client(&a).allocate("watched", Spec::new(8).model(Model::Temporal(20_000))).unwrap();
     made.put(0, &[0; 8]).unwrap();
-    let builder = Client::builder().folder(b.folder()).timeout(PATIENCE).strategy(Strategy::Rcq);
-    let reader = open(&builder.connect().unwrap(), "watched");
+    let options = ConnectOptions::new().directory(b.folder()).timeout(PATIENCE).strategy(Strategy::Rcq);
+    let reader = open(&Client::connect_with(options).unwrap(), "watched");
     for round in 1..=10 {
         made.put(0, &[round; 8]).unwrap();
         std::thread::sleep(Duration::from_millis(30));

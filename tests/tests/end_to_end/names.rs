@@ -1,22 +1,22 @@
 //! Watches of names across nodes, of which one is killed, and limits of segments that survive a restart.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Limit, NameEvent, NameWatch, NodeId, Placement, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, Limit, NameWatch, NodeId, Placement, SegmentEvent, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).expect("the daemon serves")
 }
 
 /// Returns the text of the next event; errors of a node that is away are skipped.
 fn next(names: &mut NameWatch) -> String {
     let event = names.find_map(Result::ok).expect("it is endless");
     match event {
-        NameEvent::Made(listing) => format!("+{} on {}", listing.name, listing.home.0),
-        NameEvent::Released(name) => format!("-{name}"),
+        SegmentEvent::Created(listing) => format!("+{} on {}", listing.name, listing.home.0),
+        SegmentEvent::Released(name) => format!("-{name}"),
         other => panic!("an unknown event: {other:?}"),
     }
 }
@@ -28,7 +28,7 @@ fn watch_follows_names_of_a_node_that_is_killed_and_returns() {
     let first = first.peer(&second);
     let second = second.peer(&first);
     let [mut first, second] = [first.start().unwrap(), second.start().unwrap()];
-    let spec = |node| Spec { placement: Placement::Node(NodeId(node)), ..Spec::new(64) };
+    let spec = |node| Spec::new(64).placement(Placement::Node(NodeId(node)));
     let near = client(&second);
     let a = retry(|| near.allocate("job/a", spec(1)));
     let mut names = near.watch_names("job/").unwrap();

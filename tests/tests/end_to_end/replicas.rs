@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ErrorKind, LockOptions, Principal, SharedMap, Spec, Table, aio};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Mode, Permissions, SharedMap, Spec, Table, aio};
 use ddss_testkit::{
     Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, block_on, pattern, skipped,
 };
@@ -160,8 +160,9 @@ fn map_with_two_copies_survives_death_of_its_home() {
         daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
     }
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
-    let connect =
-        |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap();
+    let connect = |daemon: &Daemon| {
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
+    };
     let first = connect(&daemons[0]);
     first.allocate("map", Map::spec(KEYS).copies(2)).unwrap();
     let here = Map::open(&first, "map").unwrap();
@@ -238,10 +239,11 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
         daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
     }
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
-    let connect =
-        |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap();
+    let connect = |daemon: &Daemon| {
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
+    };
     let first = connect(&daemons[0]);
-    Table::allocate(&first, "rows", Spec::table(10, 64).copies(2)).unwrap();
+    Table::allocate(&first, "rows", Spec::new(10).row_len(64).copies(2)).unwrap();
     assert_eq!(in_sync(&daemons[0], "rows").0, 1);
     let [mine, theirs] = [1, 2].map(|at| connect(&daemons[at]));
     let [mine, theirs] = [&mine, &theirs]
@@ -250,7 +252,7 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
     old.put(0, b"old").unwrap();
     free.unlock().unwrap();
     theirs.put(4, 0, b"free").unwrap();
-    let no_wait = LockOptions::new().no_wait();
+    let no_wait = LockOptions::new().timeout(Duration::ZERO);
     assert_eq!(theirs.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
     daemons[0].kill().unwrap();
     let next = until_some("the replica takes over", || theirs.lock_row(3).map_err(|error| error.to_string()));
@@ -269,16 +271,17 @@ fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
     let other = DaemonOptions::new(2).unwrap().peer(&home);
     let home = home.peer(&other);
     let (home, mut other) = (home.start().unwrap(), other.start().unwrap());
-    let connect =
-        |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap();
-    let here = Table::allocate(&connect(&home), "rows", Spec::table(10, 64)).unwrap();
+    let connect = |daemon: &Daemon| {
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
+    };
+    let here = Table::allocate(&connect(&home), "rows", Spec::new(10).row_len(64)).unwrap();
     let there = connect(&other).aio().unwrap();
     let far = until_some("open", || block_on(aio::Table::open(&there, "rows")).map_err(|error| error.to_string()));
     // The lease outlasts the test.
     let long = LockOptions::new().lease(Duration::from_secs(600));
     let held = block_on(far.lock_row_with(3, long)).unwrap();
     block_on(held.put(0, b"held")).unwrap();
-    let no_wait = LockOptions::new().no_wait();
+    let no_wait = LockOptions::new().timeout(Duration::ZERO);
     assert_eq!(here.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
     other.kill().unwrap();
     let next = until_some("the lock is free", || here.lock_row_with(3, no_wait).map_err(|error| error.to_string()));
@@ -398,9 +401,11 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     let joins = DaemonOptions::new(2).unwrap().joins(home.listen()).argument(quota[0]).argument(quota[1]);
     let other = joins.start().unwrap();
     until_alive(&[&home, &other], 2);
-    let of = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
+    let of = |daemon: &Daemon| {
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
+    };
     let (here, there) = (of(&home), of(&other));
-    let replicated = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
+    let replicated = |bytes| Spec::new(bytes).copies(2).mode(Mode(0o666));
     // The replica takes 40064 bytes with the header, of the 65536 that root may have on node 2.
     let fits = here.allocate("fits", replicated(40_000)).unwrap();
     assert_eq!(in_sync(&home, "fits"), (1, 2));
@@ -420,7 +425,8 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     fits.release().unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
     // After chown the replica counts for the new owner.
-    large.set_owner(Principal { uid: 7, gid: 7 }).unwrap();
+    let mode = large.stat().unwrap().permissions.mode;
+    large.set_permissions(Permissions { uid: 7, gid: 7, mode }).unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
     let local = there.allocate("local", Spec::new(60_000)).unwrap();
     local.release().unwrap();
@@ -439,7 +445,7 @@ fn three(second: &[&str]) -> Vec<Daemon> {
 }
 
 fn patient(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 // If this failed, a rolling reboot of the cluster would lose its data.
@@ -449,7 +455,7 @@ fn rolling_reboots_lose_no_replicated_segment() {
     let mut daemons = three(&[]);
     let names: Vec<String> = (0..6).map(|number| format!("kept/{number}")).collect();
     for (number, name) in names.iter().enumerate() {
-        let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) };
+        let spec = Spec::new(BYTES as u64).copies(2);
         let segment = patient(&daemons[number % 3]).allocate(name, spec).unwrap();
         segment.put(0, &pattern(number as u64, BYTES)).unwrap();
     }
@@ -486,7 +492,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
     let mut daemons = three(&[]);
     for role in ["home", "replica"] {
         let name = format!("released/{role}");
-        let segment = patient(&daemons[0]).allocate(&name, Spec { copies: 2, ..Spec::new(4096) }).unwrap();
+        let segment = patient(&daemons[0]).allocate(&name, Spec::new(4096).copies(2)).unwrap();
         segment.put(0, &pattern(1, 4096)).unwrap();
         let (home, replica) = in_sync(&daemons[0], &name);
         let down = if role == "home" { home } else { replica } as usize - 1;
@@ -506,7 +512,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         daemons[down].restart().unwrap();
         until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
         // A new segment shows that the node takes part again.
-        let later = patient(&daemons[down]).allocate(&format!("later/{role}"), Spec { copies: 2, ..Spec::new(64) });
+        let later = patient(&daemons[down]).allocate(&format!("later/{role}"), Spec::new(64).copies(2));
         later.unwrap();
         in_sync(&daemons[down], &format!("later/{role}"));
         for (node, daemon) in daemons.iter().enumerate() {
@@ -533,7 +539,7 @@ fn next_node_is_tried_when_first_refuses_the_replica() {
         // Names choose their nodes: some of these choose node 2 first.
         let names: Vec<String> = (0..8).map(|number| format!("large/{number}")).collect();
         for name in &names {
-            client.allocate(name, Spec { copies: 2, ..Spec::new(3 << 20) }).unwrap();
+            client.allocate(name, Spec::new(3 << 20).copies(2)).unwrap();
         }
         for name in &names {
             assert_eq!(in_sync(&daemons[0], name), (1, 3), "{name} with {words:?}");

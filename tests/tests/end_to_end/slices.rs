@@ -1,7 +1,7 @@
 //! Long operations of a node run in time slices, so that other calls are served in between.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Mode, Permissions, Spec};
 use ddss_testkit::{DaemonOptions, SetOnDrop, skipped};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,8 +22,8 @@ fn calls_stay_fast_during_large_allocate_and_release() {
     let options = DaemonOptions::new(1).unwrap().pool_bytes(LARGE + (1 << 20));
     let daemon = options.argument("--core").argument("none").start().unwrap();
     let connect = || {
-        let builder = Client::builder().folder(daemon.folder()).local_reads(false);
-        builder.timeout(Duration::from_secs(60)).connect().unwrap()
+        let options = ConnectOptions::new().directory(daemon.folder()).local_reads(false);
+        Client::connect_with(options.timeout(Duration::from_secs(60))).unwrap()
     };
     let (calls, end) = (AtomicU64::new(0), AtomicBool::new(false));
     let neighbour = connect();
@@ -69,8 +69,8 @@ fn calls_stay_fast_during_large_permission_change() {
     let options = DaemonOptions::new(1).unwrap().pool_bytes(LARGE + LARGE / 2 + (2 << 20));
     let daemon = options.argument("--core").argument("none").start().unwrap();
     let connect = || {
-        let builder = Client::builder().folder(daemon.folder()).local_reads(false);
-        builder.timeout(Duration::from_secs(60)).connect().unwrap()
+        let options = ConnectOptions::new().directory(daemon.folder()).local_reads(false);
+        Client::connect_with(options.timeout(Duration::from_secs(60))).unwrap()
     };
     let bytes = LARGE / 2 - 8192;
     let owner = connect();
@@ -99,7 +99,7 @@ fn calls_stay_fast_during_large_permission_change() {
         }
         for mode in [0o644, 0o600] {
             let before = counts();
-            large.set_mode(mode).unwrap();
+            large.set_permissions(Permissions { mode: Mode(mode), ..large.stat().unwrap().permissions }).unwrap();
             let after = counts();
             let [calls, reads, puts] = std::array::from_fn(|index| after[index] - before[index]);
             eprintln!(
@@ -115,6 +115,6 @@ fn calls_stay_fast_during_large_permission_change() {
     assert_eq!(large.get(bytes - 64..bytes).unwrap()[..], [8; 64]);
     assert_eq!(large.get(0..8).unwrap().version().0, last.version.0 + made);
     let (one, two) = (large.lock().unwrap(), connect());
-    assert!(two.open("large").unwrap().lock_with(ddss::LockOptions::new().no_wait()).is_err());
+    assert!(two.open("large").unwrap().lock_with(ddss::LockOptions::new().timeout(Duration::ZERO)).is_err());
     drop(one);
 }

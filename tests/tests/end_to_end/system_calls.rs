@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, skipped};
 
 const NAME: &str = "busy_progress_thread_makes_no_system_call";
@@ -77,8 +77,9 @@ fn busy_progress_thread_makes_no_system_call() {
     };
     let written = || std::fs::metadata(&path).map_or(0, |file| file.len());
     let open = |strategy: Strategy| {
-        let client = Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
-        client.connect().unwrap().allocate(&format!("words-{strategy}"), Spec::new(64)).unwrap()
+        let options =
+            ConnectOptions::new().directory(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
+        Client::connect_with(options).unwrap().allocate(&format!("words-{strategy}"), Spec::new(64)).unwrap()
     };
     // With message queues each call is a system call, which the tracer must see.
     let by_queue = open(Strategy::Mq);

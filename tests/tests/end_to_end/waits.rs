@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ErrorKind, LockOptions, Segment, Spec, aio};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Segment, Spec, aio};
 use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, SetOnDrop, block_on};
@@ -27,7 +27,7 @@ const MANY: usize = 64;
 type Waits<T> = Vec<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 fn client_for(daemon: &Daemon, timeout: Duration) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(timeout).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(timeout)).expect("the daemon serves")
 }
 
 fn client(daemon: &Daemon) -> Client {
@@ -67,7 +67,7 @@ fn begin<T>(waits: &mut Waits<T>) {
 
 /// Waits for a version that is never written.
 fn watchers(segment: &aio::Segment, count: usize) -> Waits<bool> {
-    let version = block_on(segment.stat()).unwrap().version;
+    let version = block_on(segment.stat()).unwrap().stamp.version;
     let wait = |segment: aio::Segment| async move { segment.wait_newer_than(version).await.is_ok() };
     let mut waits: Waits<bool> = (0..count).map(|_| Box::pin(wait(segment.clone())) as _).collect();
     begin(&mut waits);
@@ -126,7 +126,7 @@ fn unlock_succeeds_while_waits_fill_all_channels() {
     let (tasks, segment) = tasks(&mine, "locked", 64);
     let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
     let other = client(&daemon).open("locked").unwrap();
-    let at_once = LockOptions::new().no_wait();
+    let at_once = LockOptions::new().timeout(Duration::ZERO);
     let held = [0, 1].map(|_| block_on(segment.lock_with(LockOptions::new().shared())).unwrap());
     let waits = watchers(&watched, MANY);
     let [unlocked, dropped] = held;
@@ -185,7 +185,7 @@ fn waiting_threads_leave_channels_for_other_calls() {
     let locked = mine.allocate("locked", Spec::new(8)).unwrap();
     let other = client(&daemon).open("locked").unwrap();
     let held = locked.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
-    let version = watched.stat().unwrap().version;
+    let version = watched.stat().unwrap().stamp.version;
     let begun = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for _ in 0..16 {
@@ -212,7 +212,7 @@ fn waiting_threads_leave_channels_for_other_calls() {
         std::thread::sleep(Duration::from_millis(100));
         held.put(0, &[1; 8]).unwrap();
         held.unlock().unwrap();
-        other.lock_with(LockOptions::new().no_wait()).unwrap().unlock().unwrap();
+        other.lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap().unlock().unwrap();
         of_theirs.unlock().unwrap();
         client(&daemon).open("watched").unwrap().put(0, &[1; 8]).unwrap();
     });
@@ -249,7 +249,7 @@ fn tasks_end_close_to_their_deadline() {
     let (tasks, segment) = tasks(&client_for(&daemon, TIME), "locked", 64);
     let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
     let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
-    let version = block_on(watched.stat()).unwrap().version;
+    let version = block_on(watched.stat()).unwrap().stamp.version;
     let late = |began: Instant| began.elapsed().saturating_sub(TIME);
     let watch = |watched: aio::Segment| async move {
         let began = Instant::now();
@@ -283,7 +283,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
     let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap().with_timeout(TIME);
     let over = Arc::new(AtomicBool::new(false));
     let watch = |watched: aio::Segment, over: Arc<AtomicBool>| async move {
-        let version = watched.stat().await.unwrap().version;
+        let version = watched.stat().await.unwrap().stamp.version;
         while !over.load(Ordering::Acquire) {
             let _ = watched.wait_newer_than(version).await;
         }
@@ -333,7 +333,7 @@ fn dropped_waits_are_cancelled_at_daemon_and_home() {
         open_soon(&mine, "far");
         let tasks = mine.aio().unwrap();
         let segment = block_on(tasks.open("far")).unwrap();
-        let version = made.stat().unwrap().version;
+        let version = made.stat().unwrap().stamp.version;
         let under_way =
             |count| wait_for_status(b.folder(), |status| (status.gauge(Gauge::UnderWay) > 0) == (count > 0));
         let in_line = |count| wait_for_status(a.folder(), |status| status.gauge(Gauge::LockWaiters) == count);
@@ -358,7 +358,7 @@ fn dropped_waits_are_cancelled_at_daemon_and_home() {
     }
     held.unlock().unwrap();
     // None of the puts has taken effect.
-    assert_eq!(made.stat().unwrap().version.0, 0);
+    assert_eq!(made.stat().unwrap().stamp.version.0, 0);
 }
 
 /// Counts the errors of `next` during `time`.
@@ -410,7 +410,9 @@ fn call_until(over: &AtomicBool, count: &AtomicU32, call: impl Fn() -> Result<()
 #[test]
 fn calls_wait_for_the_daemon_until_their_deadline() {
     let mut daemon = Daemon::start(1).unwrap();
-    let mine = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
+    let mine =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
+            .unwrap();
     let segment = mine.allocate("kept", Spec::new(64)).unwrap();
     let (tasks, _) = tasks(&mine, "other", 8);
     let of_tasks = block_on(tasks.open("kept")).unwrap();

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    BatchReply, Client, Error, ErrorKind, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table, Version, aio,
+    BatchReply, Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, ReplicationInfo, Segment, SharedMap,
+    Spec, Table, Version, aio,
 };
 use ddss_core::status::Counter;
 use ddss_testkit::{Daemon, DaemonOptions, block_on, retry};
@@ -23,12 +24,14 @@ const PAUSE_MIN: Duration = Duration::from_millis(128);
 const FIRST_REQUESTS: u64 = 10;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 /// Waits until a node knows that the home is away. From then on it sends no put.
 fn until_away(daemon: &Daemon) {
-    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).retries(false))
+            .unwrap();
     let begin = Instant::now();
     while client.open("plain").is_ok() {
         assert!(begin.elapsed() < PATIENCE, "the home is not missed");
@@ -69,7 +72,7 @@ struct Handles {
 impl Handles {
     fn allocate(client: Client, copies: u8) -> Self {
         let plain = client.allocate("plain", Spec::new(64).copies(copies)).unwrap();
-        let table = Table::allocate(&client, "table", Spec::table(4, 64).copies(copies)).unwrap();
+        let table = Table::allocate(&client, "table", Spec::new(4).row_len(64).copies(copies)).unwrap();
         Map::view(Table::allocate(&client, "map", Map::spec(100).copies(copies)).unwrap()).unwrap();
         let locked = client.allocate("locked", Spec::new(64).copies(copies)).unwrap();
         let large = client.allocate("large", Spec::new(LARGE as u64).copies(copies)).unwrap();
@@ -89,7 +92,10 @@ impl Handles {
     fn wait<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Outcomes<'scope> {
         let mut waits: Outcomes<'scope> = vec![
             ("wait_newer_than", scope.spawn(|| self.plain.wait_newer_than(Version(0)).map(drop))),
-            ("get_newer_than", scope.spawn(|| self.plain.get_newer_than(Version(0), 0..8).map(drop))),
+            (
+                "get_newer_than",
+                scope.spawn(|| self.plain.get_with(0..8, GetOptions::new().newer_than(Version(0))).map(drop)),
+            ),
             ("a row", scope.spawn(|| self.table.wait_newer_than(1, Version(0)).map(drop))),
             ("a key", scope.spawn(|| self.map.wait_for_change(b"awaited!", None).map(drop))),
             ("a prefix", scope.spawn(|| self.map.watch_prefix(b"await").next_event().map(drop))),
@@ -290,7 +296,8 @@ fn calls_and_waits_of_other_nodes_outlive_a_takeover() {
 fn client_without_retries_learns_at_once_that_the_home_is_away() {
     let [mut home, other] = Daemon::pair().unwrap();
     client(&home).allocate("plain", Spec::new(64)).unwrap();
-    let client = Client::builder().folder(other.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(other.folder()).timeout(PATIENCE).retries(false)).unwrap();
     let plain = retry(|| client.open("plain"));
     let tasks = aio::Segment::from(&plain);
     home.kill().unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ErrorKind, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, free_tcp_port, skipped};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
 }
 
 fn ddss(daemon: &Daemon, words: &[&str]) -> (String, Value) {
@@ -159,7 +159,7 @@ fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     let mut daemons =
         cluster(3, |node, options| if usize::from(node) == victim { faulty(&order, options) } else { options });
     let (home, other) = (client(&daemons[victim - 1]), client(&daemons[victim % 3]));
-    let segment = home.allocate("mirrored", Spec { copies: 2, ..Spec::new(64) }).unwrap();
+    let segment = home.allocate("mirrored", Spec::new(64).copies(2)).unwrap();
     assert_eq!(usize::from(segment.id().home().0), victim);
     until("in sync", || {
         let (_, stat) = ddss(&daemons[victim - 1], &["stat", "mirrored"]);

@@ -2,7 +2,7 @@
 //! acknowledged data, and clients reconnect.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode, binary};
 use serde_json::Value;
 use std::os::unix::net::UnixDatagram;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 /// Starts a daemon with a task that ends when this file requests it.
@@ -72,7 +72,8 @@ fn daemon_exits_when_acceptor_dies() {
     let first = client(&daemon);
     let segment = first.allocate("kept", Spec::new(64)).unwrap();
     std::fs::write(&order, "the acceptor panics").unwrap();
-    let second = Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(500)).connect();
+    let second =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_millis(500)));
     assert!(second.is_err(), "somebody was let in");
     ends_badly(&mut daemon, "the acceptor");
     std::fs::remove_file(&order).unwrap();

@@ -1,7 +1,7 @@
 //! Full memory, full disks and missing write permission: clear errors, and no loss of acknowledged data.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Segment, Spec, Storage};
+use ddss::{Client, ConnectOptions, ErrorKind, Mode, Permissions, Segment, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, SetOnDrop, TempNode, pattern, retry};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +35,7 @@ impl Place {
 }
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 /// Allocates and fills segments of that size until there is no room.
@@ -136,7 +136,8 @@ fn full_raft_log_stops_only_new_names() {
     kept.put(0, &pattern(1, 64)).unwrap();
     place.0.fill(&place.state(), None);
     // Eventually a record does not fit; acknowledged names stay.
-    let hasty = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(10)).connect().unwrap();
+    let hasty = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(10)))
+        .unwrap();
     let mut names = Vec::new();
     let refused = loop {
         let name = format!("name/{}", names.len());
@@ -234,7 +235,7 @@ fn second_daemon_on_the_same_directory_exits_with_a_message() {
         }
         let options = DaemonOptions::new(1).unwrap().argument("--core").argument("none");
         let alone = options.argument("--state-dir").argument(&state).start().unwrap();
-        let in_file = Spec { storage: Storage::File, ..Spec::new(64) };
+        let in_file = Spec::new(64).storage(Storage::File);
         let segment = client(&alone).allocate("kept", in_file).unwrap();
         segment.put(0, &pattern(3, 64)).unwrap();
         for words in [&["--discard"][..], &[]] {
@@ -243,7 +244,8 @@ fn second_daemon_on_the_same_directory_exits_with_a_message() {
             assert!(code == 3 && said.contains("another ddssd works in"), "{early} {words:?}: {code}: {said}");
         }
         let reads_anew =
-            Client::builder().folder(alone.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
+            Client::connect_with(ConnectOptions::new().directory(alone.folder()).timeout(PATIENCE).local_reads(false))
+                .unwrap();
         assert_eq!(reads_anew.open("kept").unwrap().get(..).unwrap()[..], pattern(3, 64)[..]);
         assert!(state.join("segments/register").exists(), "its register is gone");
     }
@@ -255,19 +257,24 @@ fn segment_is_whole_when_daemon_dies_during_move() {
     const BYTES: usize = 1 << 20;
     let mut daemon =
         DaemonOptions::new(1).unwrap().pool_bytes(8 * MIB).argument("--core").argument("none").start().unwrap();
-    let first = client(&daemon).allocate("moved", Spec { mode: 0o600, ..Spec::new(BYTES as u64) }).unwrap();
+    let first = client(&daemon).allocate("moved", Spec::new(BYTES as u64).mode(Mode(0o600))).unwrap();
     first.put(0, &pattern(0, BYTES)).unwrap();
     let (mut last, mut moves) = (0, 0);
     for round in 0..15u64 {
-        let owner = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+        let owner =
+            Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
+                .unwrap();
         let segment = owner.open("moved").unwrap();
         let (stop, moved, put) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(last));
         std::thread::scope(|scope| {
             let _ends = SetOnDrop(&stop);
             scope.spawn(|| {
+                let own = segment.stat().unwrap().permissions;
                 for turn in 0.. {
                     let mode = if turn % 2 == 0 { 0o644 } else { 0o600 };
-                    if stop.load(Ordering::Acquire) || segment.set_mode(mode).is_err() {
+                    if stop.load(Ordering::Acquire)
+                        || segment.set_permissions(Permissions { mode: Mode(mode), ..own }).is_err()
+                    {
                         return;
                     }
                     moved.fetch_add(1, Ordering::AcqRel);
@@ -296,8 +303,8 @@ fn segment_is_whole_when_daemon_dies_during_move() {
         // The put in flight may have taken effect.
         let found = [last, last + 1].into_iter().find(|&seed| value[..] == pattern(seed, BYTES)[..]);
         last = found.unwrap_or_else(|| panic!("round {round}: version {} is no put, or half of one", value.version()));
-        let mode = segment.stat().unwrap().info.permissions.mode;
-        assert!(mode == 0o600 || mode == 0o644, "{mode:o}");
+        let mode = segment.stat().unwrap().permissions.mode;
+        assert!(mode == Mode(0o600) || mode == Mode(0o644), "{mode}");
         // The old place is free: the rest of the memory can be allocated.
         let rest = after.allocate("rest", Spec::new(4 * MIB)).unwrap();
         rest.release().unwrap();

@@ -1,7 +1,7 @@
 //! Large puts whose writer or home is killed: the segment has the complete old or new value, and no memory is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Segment, Spec, Storage, aio};
+use ddss::{Client, ConnectOptions, ErrorKind, PutOptions, Segment, Spec, Storage, aio};
 use ddss_testkit::{Daemon, DaemonOptions, binary, retry};
 use std::future::Future;
 use std::io::Write;
@@ -18,7 +18,7 @@ const BYTES: usize = 12 << 20;
 const POOL_BYTES: u64 = 4 * (BYTES as u64 + (1 << 20));
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).expect("the daemon serves")
 }
 
 fn options(node: u16) -> DaemonOptions {
@@ -49,7 +49,7 @@ fn seed_of(segment: &Segment, seeds: [u64; 2]) -> u64 {
 fn home_killed_during_large_commit_recovers_old_or_new_value() {
     for storage in [Storage::Memory, Storage::File] {
         let mut daemon = options(1).start().unwrap();
-        let spec = Spec { storage, ..Spec::new(BYTES as u64) };
+        let spec = Spec::new(BYTES as u64).storage(storage);
         client(&daemon).allocate("large", spec).unwrap().put(0, &pattern(0, BYTES)).unwrap();
         let (mut last, mut interrupted) = (0, 0);
         for round in 1..=8 {
@@ -59,11 +59,13 @@ fn home_killed_during_large_commit_recovers_old_or_new_value() {
             let parts = if round % 4 == 0 { 3 << 20 } else { BYTES as u64 };
             let ended = std::thread::scope(|scope| {
                 let writer = scope.spawn(move || {
-                    segment.put_with_progress(0, &pattern(last + 1, BYTES), |done, _| {
+                    let mut progress = |done, _| {
                         if done == parts {
                             sender.send(()).unwrap();
                         }
-                    })
+                    };
+                    let options = PutOptions::new().progress(&mut progress);
+                    segment.put_with(&[(0, &pattern(last + 1, BYTES))], options)
                 });
                 sent.recv().unwrap();
                 std::thread::sleep(Duration::from_millis(2 * (round % 4)));
@@ -126,7 +128,7 @@ fn large_value_from_another_node_is_whole_under_every_model() {
     let models = [ddss::Model::Strict, ddss::Model::Write, ddss::Model::Read, ddss::Model::Version, ddss::Model::Null];
     for (index, model) in models.into_iter().enumerate() {
         let name = format!("large-{index}");
-        let spec = Spec { model, ..Spec::new(bytes as u64) }.placement(ddss::Placement::Local);
+        let spec = Spec::new(bytes as u64).model(model).placement(ddss::Placement::Local);
         let here = client(&home).allocate(&name, spec).unwrap();
         let there = retry(|| client(&other).open(&name));
         let mut seen = there.get(..).unwrap().version();
@@ -136,7 +138,7 @@ fn large_value_from_another_node_is_whole_under_every_model() {
             assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
             for reader in [&here, &there] {
                 let value = reader.get(..).unwrap();
-                assert!(value.stamp() == put && value[..] == pattern(seed, bytes)[..], "{model:?}");
+                assert!(value.stamp == put && value[..] == pattern(seed, bytes)[..], "{model:?}");
             }
             seen = put.version;
         }
@@ -156,8 +158,9 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
         let writer = &writers[round as usize % 2];
         let value = pattern(round, BYTES);
         let (parts, sent) = (round % 8 + 1, AtomicU64::new(0));
-        let mut put =
-            Box::pin(writer.put_with_progress(0, &value, |done, _| sent.store(done >> 20, Ordering::Relaxed)));
+        let mut note = |done, _| sent.store(done >> 20, Ordering::Relaxed);
+        let parts_of_value: [(u64, &[u8]); 1] = [(0, &value)];
+        let mut put = Box::pin(writer.put_with(&parts_of_value, PutOptions::new().progress(&mut note)));
         let ended = ddss_testkit::block_on(std::future::poll_fn(|context| match put.as_mut().poll(context) {
             _ if sent.load(Ordering::Relaxed) >= parts => Poll::Ready(None),
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -166,7 +169,7 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
         assert!(ended.is_none(), "round {round} ended before it was dropped: {ended:?}");
         drop(put);
         // The client continues, with the channel that the put used.
-        assert_eq!(ddss_testkit::block_on(writer.stat()).unwrap().info.bytes, BYTES as u64);
+        assert_eq!(ddss_testkit::block_on(writer.stat()).unwrap().len, BYTES as u64);
         assert_eq!(seed_of(&segment, [0, round]), 0, "a put was committed that lacks parts");
     }
     for writer in &writers {

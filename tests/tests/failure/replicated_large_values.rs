@@ -2,7 +2,7 @@
 //! complete old or new value, and an acknowledged put is never lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Placement, ReplicationInfo, Segment, Spec, Version};
+use ddss::{Client, ConnectOptions, ErrorKind, Placement, PutOptions, ReplicationInfo, Segment, Spec, Version};
 use ddss_testkit::{Daemon, DaemonOptions};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const BYTES: usize = 6 << 20;
 const POOL_BYTES: u64 = 8 * BYTES as u64;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).expect("the daemon serves")
 }
 
 /// Repeats a call until it succeeds: calls during a takeover end with an error.
@@ -42,7 +42,7 @@ fn in_sync(daemon: &Daemon, name: &str) -> (usize, usize) {
         if stat.replication != ReplicationInfo::InSync {
             return Err(format!("{:?}", stat.replication));
         }
-        Ok((usize::from(stat.home.0) - 1, usize::from(stat.replica.0) - 1))
+        Ok((usize::from(stat.home.0) - 1, usize::from(stat.replica.map_or(0, |node| node.0)) - 1))
     })
 }
 
@@ -66,7 +66,7 @@ fn allocate(daemons: &[Daemon], name: &str) -> Segment {
 
 fn allocate_at(daemons: &[Daemon], name: &str, home: Placement) -> Segment {
     let client = client(&daemons[0]);
-    let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) }.placement(home);
+    let spec = Spec::new(BYTES as u64).copies(2).placement(home);
     let segment = until("allocate", || client.allocate(name, spec).map_err(|error| error.to_string()));
     in_sync(&daemons[0], name);
     segment
@@ -89,12 +89,13 @@ fn put_and<T>(segment: &Segment, seed: u8, sent: u64, then: impl FnOnce() -> T) 
     let (sender, sent_all) = mpsc::channel();
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
-            segment.put_with_progress(0, &value(seed), |done, _| {
+            let mut progress = |done, _| {
                 if done == sent {
                     // The parts may be sent a second time, to another home.
                     let _ = sender.send(());
                 }
-            })
+            };
+            segment.put_with(&[(0, &value(seed))], PutOptions::new().progress(&mut progress))
         });
         sent_all.recv().unwrap();
         let done = then();
@@ -176,8 +177,9 @@ fn large_put_with_condition_is_one_version_on_both_nodes() {
     for seed in 1..=4 {
         let writer = if seed % 2 == 0 { &here } else { &there };
         let mut parts = Vec::new();
-        let put =
-            writer.put_if_with_progress(seen, 0, &value(seed), |done, total| parts.push((done >> 20, total >> 20)));
+        let mut note = |done: u64, total: u64| parts.push((done >> 20, total >> 20));
+        let options = PutOptions::new().if_version(seen).progress(&mut note);
+        let put = writer.put_with(&[(0, &value(seed))], options);
         assert_eq!((put.unwrap().version, parts.len()), (Version(seen.0 + 1), BYTES >> 20));
         let stale = there.put_if(seen, 0, &value(9)).unwrap_err();
         assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
@@ -248,7 +250,7 @@ fn large_put_that_fills_the_replicas_node_fails_and_names_the_node() {
         let names_it = error.to_string().contains(&format!("node {}, which has its replica", node.0));
         assert!(error.kind() == ErrorKind::NoSpace && names_it, "{error}");
         let stat = segment.stat().unwrap();
-        assert_eq!((stat.replication, stat.replica), (ReplicationInfo::InSync, node));
+        assert_eq!((stat.replication, stat.replica), (ReplicationInfo::InSync, Some(node)));
         assert_eq!(seed_of(&daemons[home], NAME, [0, 1]), 0);
     }
     segment.put(0, &[1; 100]).unwrap();

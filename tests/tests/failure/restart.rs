@@ -1,6 +1,6 @@
 //! A killed or stopped daemon that is restarted: all acknowledged data is present and complete.
 
-use ddss::{Client, ErrorKind, Model, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, ErrorKind, Mode, Model, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, pattern};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ mod returning_nodes;
 
 fn patient(daemon: &Daemon, seconds: u64) -> Client {
     let patience = Duration::from_secs(seconds);
-    Client::builder().folder(daemon.folder()).timeout(patience).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(patience)).expect("the daemon serves")
 }
 
 fn client(daemon: &Daemon) -> Client {
@@ -87,7 +87,7 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
 fn restart_changes_only_the_locks() {
     let mut daemon = Daemon::start(1).unwrap();
     let before = client(&daemon);
-    let kept = before.allocate("kept", Spec { model: Model::Write, mode: 0o640, ..Spec::new(100) }).unwrap();
+    let kept = before.allocate("kept", Spec::new(100).model(Model::Write).mode(Mode(0o640))).unwrap();
     let gone = before.allocate("gone", Spec::new(100)).unwrap();
     let stamp = kept.put(3, b"here").unwrap();
     let (kept_id, gone_id) = (kept.id(), gone.id());
@@ -101,7 +101,7 @@ fn restart_changes_only_the_locks() {
     assert_eq!(after.open("gone").unwrap_err().kind(), ErrorKind::NotFound);
     let kept = after.open("kept").unwrap();
     let value = kept.get(3..7).unwrap();
-    assert_eq!((kept.id(), &value[..], value.stamp()), (kept_id, &b"here"[..], stamp));
+    assert_eq!((kept.id(), &value[..], value.stamp), (kept_id, &b"here"[..], stamp));
     assert!(kept.lock().unwrap().token() > token, "a token was given twice");
     assert!(kept.put(0, b"x").unwrap() > stamp);
     let again = after.allocate("gone", Spec::new(100)).unwrap();
@@ -132,7 +132,7 @@ fn memory_of_another_layout_is_reported_and_untouched() {
     let small = start(&["--node", "1", "--pool-bytes", "1048576"]);
     assert!(small.contains("larger --pool-bytes"), "{small}");
     daemon.restart().unwrap();
-    assert_eq!(client(&daemon).open("large").unwrap().bytes(), 5 << 20);
+    assert_eq!(client(&daemon).open("large").unwrap().len(), 5 << 20);
 }
 
 // If this failed, every application would need code of its own to connect again after an upgrade of the daemon.
@@ -141,8 +141,9 @@ fn handle_reconnects_to_the_next_daemon() {
     let mut daemon = Daemon::start(1).unwrap();
     let clients = Strategy::ALL.map(|strategy| {
         let patient = Duration::from_secs(30);
-        let builder = Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(patient);
-        builder.connect().unwrap()
+        let options =
+            ConnectOptions::new().directory(daemon.folder()).strategy(strategy).local_reads(false).timeout(patient);
+        Client::connect_with(options).unwrap()
     });
     let made = clients[0].allocate("counter", Spec::new(64)).unwrap();
     made.fetch_add(0, 1).unwrap();
@@ -166,7 +167,7 @@ fn handle_reconnects_to_the_next_daemon() {
             assert_eq!(handle.get(0..8).unwrap()[..], (before + index as u64 + 1).to_le_bytes());
         }
         let put = block_on(later.put(0, &(before + 5).to_le_bytes())).unwrap();
-        assert_eq!(block_on(later.get(0..8)).unwrap().stamp(), put);
+        assert_eq!(block_on(later.get(0..8)).unwrap().stamp, put);
     }
     // A call waits for a daemon that is stopped, and fails at its deadline, without effect.
     daemon.process().end().unwrap();
@@ -201,8 +202,9 @@ fn handle_resumes_when_remote_home_returns() {
     let made = client(&home).allocate("counter", Spec::new(64)).unwrap();
     made.put(0, &[0; 8]).unwrap();
     let clients = Strategy::ALL.map(|strategy| {
-        let builder = Client::builder().folder(other.folder()).strategy(strategy).timeout(Duration::from_secs(30));
-        builder.retries(false).connect().unwrap()
+        let options =
+            ConnectOptions::new().directory(other.folder()).strategy(strategy).timeout(Duration::from_secs(30));
+        Client::connect_with(options.retries(false)).unwrap()
     });
     let handles = clients.each_ref().map(|client| ddss_testkit::retry(|| client.open("counter")));
     let tasks = clients[3].aio().unwrap();

@@ -1,7 +1,9 @@
 //! Shutdown of a daemon: pending calls complete, new calls are refused, and no acknowledged data is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, LockOptions, NodeId, Placement, ReplicationInfo, Segment, Spec, Strategy};
+use ddss::{
+    Client, ConnectOptions, ErrorKind, LockOptions, NodeId, Placement, ReplicationInfo, Segment, Spec, Strategy,
+};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, block_on, write_key};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +13,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon, strategy: Strategy) -> Client {
-    Client::builder().folder(daemon.folder()).strategy(strategy).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).strategy(strategy).timeout(PATIENCE))
+        .expect("the daemon serves")
 }
 
 fn is_soon(what: &str, mut is: impl FnMut() -> bool) {
@@ -63,11 +66,11 @@ fn pending_calls_complete_before_shutdown() {
             })
             .collect();
         // Each addition is in flight and waits behind the lock.
-        is_soon("is everybody in line", || usize::from(shared.stat().unwrap().waiting) == waiting.len());
+        is_soon("is everybody in line", || usize::from(shared.stat().unwrap().lock.waiting) == waiting.len());
         let late = client(&daemon, Strategy::Auto).open("other").unwrap();
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&late);
-        assert!(Client::builder().folder(daemon.folder()).connect().is_err(), "somebody was let in");
+        assert!(Client::connect_with(ConnectOptions::new().directory(daemon.folder())).is_err(), "somebody was let in");
         assert!(other.with_timeout(SHORT).put(0, &[1; 8]).unwrap_err().kind() == ErrorKind::NodeDown);
         // The unlock is accepted nevertheless, because it lets other calls end.
         drop(locked);
@@ -145,7 +148,7 @@ fn unlock_works_during_shutdown() {
     std::thread::scope(|scope| {
         let waiting: Vec<_> = waited_for.iter().map(|segment| scope.spawn(move || segment.fetch_add(0, 1))).collect();
         is_soon("is everybody in line", || {
-            waited_for.iter().all(|segment| maker.open(segment.name()).unwrap().stat().unwrap().waiting == 1)
+            waited_for.iter().all(|segment| maker.open(segment.name()).unwrap().stat().unwrap().lock.waiting == 1)
         });
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&spare);
@@ -190,7 +193,7 @@ fn second_signal_stops_at_once_and_waiting_calls_fail() {
         let put = scope.spawn(|| waits.put(0, &[7; 8]));
         let for_a_while = LockOptions::new().timeout(PATIENCE / 8);
         let lock = scope.spawn(move || wants_lock.lock_with(for_a_while).map(drop));
-        is_soon("is everybody in line", || shared.stat().unwrap().waiting == 2);
+        is_soon("is everybody in line", || shared.stat().unwrap().lock.waiting == 2);
         daemon.process().terminate().unwrap();
         // A lock ends with the daemon, so the wait for it ends, because no other daemon starts before its deadline.
         assert_eq!(lock.join().unwrap().unwrap_err().kind(), ErrorKind::NodeDown);
@@ -239,10 +242,10 @@ fn leave_ends_when_each_segment_has_its_copies_elsewhere() {
     let first = client(&daemons[0], Strategy::default());
     let names: Vec<String> = (0..12).map(|number| format!("kept/{number}")).collect();
     let copies = |name: &str| first.open(name).and_then(|segment| segment.stat()).ok();
-    let is_in_sync = |stat: &ddss::Listing| stat.replication == ReplicationInfo::InSync;
+    let is_in_sync = |stat: &ddss::SegmentInfo| stat.replication == ReplicationInfo::InSync;
     for (number, name) in names.iter().enumerate() {
         let home = Placement::Node(NodeId(number as u16 % 3 + 1));
-        let spec = Spec { copies: 2, ..Spec::new(100_000) }.placement(home);
+        let spec = Spec::new(100_000).copies(2).placement(home);
         is_soon("a member", || first.allocate(name, spec).is_ok());
         is_soon("in sync", || copies(name).is_some_and(|stat| is_in_sync(&stat)));
     }
@@ -255,7 +258,10 @@ fn leave_ends_when_each_segment_has_its_copies_elsewhere() {
     let [said, progress] = leave(&daemons[2]);
     for name in &names {
         let stat = copies(name).unwrap();
-        assert!(is_in_sync(&stat) && stat.home != NodeId(3) && stat.replica != NodeId(3), "{name}: {stat:?}; {said}");
+        assert!(
+            is_in_sync(&stat) && stat.home != NodeId(3) && stat.replica != Some(NodeId(3)),
+            "{name}: {stat:?}; {said}"
+        );
     }
     assert!(progress.contains("wait for a copy") && !said.contains("one copy"), "{said}; {progress}");
     // No node is left for a second copy.

@@ -1,7 +1,7 @@
 //! Small segments share pages: each keeps its own bytes through releases and restarts, and empty pages are given back.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Segment, Spec};
+use ddss::{Client, ConnectOptions, Segment, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, TempNode, pattern};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const COUNT: usize = 2000;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 /// Returns the pages that the areas of a node have.

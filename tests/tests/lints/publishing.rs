@@ -197,14 +197,15 @@ fn examples_on_pages_of_the_client_name_the_client() {
     let client = sources.iter().find(|source| source.path == "crates/ddss/src/lib.rs").unwrap();
     let (mut complaints, mut read) = (Vec::new(), 0);
     for (package, folder) in [("ddss_core", "crates/ddss-core/src/"), ("ddss_ipc", "crates/ddss-ipc/src/")] {
-        let (_, list) = client.text.split_once(&format!("pub use {package}::{{")).unwrap();
-        let (list, _) = list.split_once("};").unwrap();
-        let taken_over: BTreeSet<&str> = list.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+        let (_, list) = client.text.split_once(&format!("pub use {package}::")).unwrap();
+        let (list, _) = list.split_once(';').unwrap();
+        let names = list.trim_matches(['{', '}']).split(',').map(str::trim);
+        let taken_over: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
         read += taken_over.len();
         let of_package = sources.iter().filter(|source| source.path.starts_with(folder));
         complaints.extend(of_package.flat_map(|source| foreign_examples(source, package, &taken_over)));
     }
-    assert!(read > 20, "only {read} items were read");
+    assert!(read > 10, "only {read} items were read");
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
 
     let taken_over = BTreeSet::from(["Spec", "Model"]);

@@ -2,7 +2,7 @@
 //! skipped; `scripts/vm` has two.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_runtime::Topology;
 use ddss_testkit::{DaemonOptions, skipped};
 
@@ -33,7 +33,7 @@ fn segments_are_on_the_numa_node_of_their_core() {
         let daemon = DaemonOptions::new(1).unwrap().core(beside.cores[0]).start().unwrap();
         let pages = || pages_of(daemon.pid(), daemon.folder().join("memory").to_str().unwrap());
         let before = pages();
-        let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
+        let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false)).unwrap();
         let segment = client.allocate("beside", Spec::new(BYTES)).unwrap();
         for at in (0..BYTES).step_by(1 << 19) {
             segment.put(at, &vec![7; 1 << 19]).unwrap();

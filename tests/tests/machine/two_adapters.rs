@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Spec, Storage};
+use ddss::{Client, ConnectOptions, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, ScriptedClient, pattern, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -103,12 +103,12 @@ fn shards_and_file_segments_work_over_rdma_adapters() {
     let name = "shards_and_file_segments_work_over_rdma_adapters";
     let Some([a, b]) = pair_with(name, "rdma", &["--progress-threads", "2"]) else { return };
     let [on_a, on_b] = [&a, &b].map(|daemon| {
-        let builder = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false);
-        builder.connect().unwrap()
+        let options = ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false);
+        Client::connect_with(options).unwrap()
     });
     let mut shards = BTreeSet::new();
     for (number, storage) in (0..12_u64).zip([Storage::Memory, Storage::File].into_iter().cycle()) {
-        let spec = Spec { storage, ..Spec::new(100_000) };
+        let spec = Spec::new(100_000).storage(storage);
         let name = format!("both/{number}");
         let made = on_a.allocate(&name, spec).unwrap();
         shards.insert((made.id().shard(), storage == Storage::File));

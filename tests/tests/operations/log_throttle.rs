@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Placement, Spec};
+use ddss::{Client, ConnectOptions, Placement, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, run_ddss};
 use serde_json::Value;
 
@@ -30,7 +30,9 @@ fn cluster() -> Vec<Daemon> {
         let alive = |node: &Value| node["alive"] == true && node["voter"] == true;
         status["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3 && nodes.iter().all(alive))
     });
-    let client = Client::builder().folder(daemons[0].folder()).timeout(Duration::from_secs(20)).connect().unwrap();
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemons[0].folder()).timeout(Duration::from_secs(20)))
+            .unwrap();
     for index in 0..SEGMENTS {
         let spec = Spec::new(4096).copies(2).placement(Placement::RoundRobin);
         client.allocate(&format!("mirrored-{index}"), spec).unwrap();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, free_tcp_port, skipped};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
@@ -58,7 +58,9 @@ fn value(metrics: &str, name: &str) -> Option<f64> {
 #[test]
 fn metrics_endpoint_reports_the_daemon_counters() {
     let (daemon, address) = monitored(DaemonOptions::new(3).unwrap());
-    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
+            .unwrap();
     let segment = client.allocate("watched", Spec::new(4096)).unwrap();
     (0..20).for_each(|_| assert!(segment.put(0, &[1; 1000]).is_ok()));
     let done = "ddss_operations_total{operation=\"put\",outcome=\"done\"}";
@@ -100,7 +102,9 @@ fn promtool(metrics: &str) -> io::Result<Output> {
 #[test]
 fn promtool_accepts_every_metric() {
     let (daemon, address) = monitored(DaemonOptions::new(1).unwrap().clustered());
-    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
+            .unwrap();
     // Each of these calls adds rows to the page.
     let segment = client.allocate("read", Spec::new(64)).unwrap();
     segment.put(0, &[1; 8]).unwrap();
@@ -179,9 +183,10 @@ fn node_with_failed_raft_log_is_not_ready() {
     assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
     let status = two.process().wait(PATIENCE).unwrap().expect("a node that left ends by itself");
     assert_eq!(status.code(), Some(0), "{}", two.process().stderr());
-    let hasty = Client::builder().folder(one.folder()).timeout(Duration::from_millis(300)).connect().unwrap();
+    let hasty = Client::connect_with(ConnectOptions::new().directory(one.folder()).timeout(Duration::from_millis(300)))
+        .unwrap();
     // Far longer than the documented limit.
-    let patient = Client::builder().folder(one.folder()).timeout(PATIENCE).connect().unwrap();
+    let patient = Client::connect_with(ConnectOptions::new().directory(one.folder()).timeout(PATIENCE)).unwrap();
     for _ in 0..100 {
         patient.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
     }
@@ -249,7 +254,7 @@ fn bad_http_requests_are_refused_and_delay_no_scrape() {
     while http_request(address, b"GET /health HTTP/1.1\r\n\r\n").is_none_or(|(code, ..)| code != 200) {
         assert!(Instant::now() < end, "a crowd has closed the port for good");
     }
-    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap();
     client.ping().unwrap();
 }
 

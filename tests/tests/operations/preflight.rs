@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, run_ddss, write_key};
 
 /// An address of documentation (RFC 5737), which no machine has.
@@ -40,7 +40,7 @@ fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
 /// Creates the directory of a stopped daemon, with one segment in memory and one in a file.
 fn abandoned() -> Daemon {
     let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(8 << 20).start().unwrap();
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     client.allocate("kept", Spec::new(64)).unwrap();
     client.allocate("filed", Spec::new(64).storage(ddss::Storage::File)).unwrap();
     drop(client);

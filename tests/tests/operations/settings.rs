@@ -154,14 +154,14 @@ fn reload_changes_the_log_level_and_reports_fixed_settings() {
     };
     reload(&mut daemon, "log = \"debug\"\nspin-us = 9\n", "these settings change at the next start");
     assert!(daemon.process().stderr().contains("spin-us"));
-    drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
+    drop(ddss::Client::connect_with(ddss::ConnectOptions::new().directory(daemon.folder())).unwrap());
     let end = Instant::now() + PATIENCE;
     while !daemon.process().stderr().contains("attached") {
         assert!(Instant::now() < end, "debug lines do not come");
         std::thread::sleep(Duration::from_millis(5));
     }
     reload(&mut daemon, "lok = 1\n", "did you mean `log`");
-    drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
+    drop(ddss::Client::connect_with(ddss::ConnectOptions::new().directory(daemon.folder())).unwrap());
 }
 
 // If this failed, a log collector would lose lines or fields.
@@ -169,7 +169,7 @@ fn reload_changes_the_log_level_and_reports_fixed_settings() {
 fn json_log_lines_are_valid_json() {
     let mut daemon =
         DaemonOptions::new(1).unwrap().clustered().argument("--log-json").argument("--log=debug").start().unwrap();
-    let client = ddss::Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(daemon.folder())).unwrap();
     client.allocate("a \"name\"", ddss::Spec::new(64)).unwrap();
     drop(client);
     daemon.process().end().unwrap();

@@ -2,7 +2,7 @@
 //! it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, LockOptions, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Spec};
 use ddss_testkit::{Process, TempNode, binary, block_on};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::future::{Future, poll_fn};
@@ -30,7 +30,7 @@ fn spawn(folder: &TempNode, socket: &OwnedFd, words: &[&str]) -> Process {
 }
 
 fn connect(folder: &TempNode) -> Client {
-    Client::builder().folder(folder.path()).timeout(PATIENCE).connect().expect("somebody listens")
+    Client::connect_with(ConnectOptions::new().directory(folder.path()).timeout(PATIENCE)).expect("somebody listens")
 }
 
 // If this failed, an application that starts before its node, or calls during an upgrade, would get an error.
@@ -85,10 +85,12 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
     let [task, many, given_up] = ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.open(name)).unwrap());
     let locked = held.lock_with(LockOptions::new().lease(30 * PATIENCE)).unwrap();
     let in_line = connect(&folder).open("held").unwrap();
-    let hurried = Client::builder().folder(folder.path()).timeout(Duration::from_millis(200)).connect().unwrap();
+    let hurried =
+        Client::connect_with(ConnectOptions::new().directory(folder.path()).timeout(Duration::from_millis(200)))
+            .unwrap();
     std::thread::scope(|scope| {
         let in_line = scope.spawn(move || in_line.fetch_add(0, 1));
-        while held.stat().unwrap().waiting == 0 {
+        while held.stat().unwrap().lock.waiting == 0 {
             std::thread::yield_now();
         }
         // The daemon cannot end while a call waits for the lock.

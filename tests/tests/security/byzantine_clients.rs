@@ -2,7 +2,7 @@
 //! data leaks, and the log gives the reason of each disconnection.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Spec, Strategy};
+use ddss::{Client, ConnectOptions, Spec, Strategy};
 use ddss_testkit::{SetOnDrop, VictimNode, pattern};
 use std::io::Read;
 use std::path::Path;
@@ -50,7 +50,11 @@ fn see_out(child: &mut Child, calls: &AtomicU64) -> ExitStatus {
 
 /// Repeats a call until the end; each must succeed.
 fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicBool) {
-    let connect = || Client::builder().folder(folder).strategy(strategy).local_reads(false).timeout(PATIENCE).connect();
+    let connect = || {
+        Client::connect_with(
+            ConnectOptions::new().directory(folder).strategy(strategy).local_reads(false).timeout(PATIENCE),
+        )
+    };
     let segment = connect().unwrap().allocate(&format!("neighbour/{strategy}"), Spec::new(4096)).unwrap();
     for turn in 0.. {
         if end.load(Ordering::Acquire) {
@@ -59,7 +63,7 @@ fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicB
         let bytes = pattern(turn, 4096);
         let stamp = segment.put(0, &bytes).unwrap_or_else(|error| panic!("{strategy}, call {turn}: {error}"));
         let value = segment.get(..).unwrap_or_else(|error| panic!("{strategy}, call {turn}: {error}"));
-        assert!(value[..] == bytes[..] && value.stamp() == stamp, "{strategy}, call {turn}: another value");
+        assert!(value[..] == bytes[..] && value.stamp == stamp, "{strategy}, call {turn}: another value");
         calls.fetch_add(1, Ordering::AcqRel);
         if turn % 16 == 0 {
             // A new client can attach as well.

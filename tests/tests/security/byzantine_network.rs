@@ -2,7 +2,7 @@
 //! client and peer succeed, no data leaks, and the attacker leaves nothing behind.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Segment, Spec};
+use ddss::{Client, ConnectOptions, Segment, Spec};
 use ddss_testkit::{SetOnDrop, VictimMember, pattern, retry};
 use std::io::Read;
 use std::path::Path;
@@ -47,7 +47,8 @@ fn see_out(child: &mut Child) -> ExitStatus {
 }
 
 fn client(folder: &Path) -> Client {
-    Client::builder().folder(folder).local_reads(false).timeout(Duration::from_secs(20)).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(folder).local_reads(false).timeout(Duration::from_secs(20)))
+        .unwrap()
 }
 
 /// Repeats a call until the end; each must succeed.
@@ -59,7 +60,7 @@ fn neighbour(who: &str, segment: &Segment, calls: &AtomicU64, end: &AtomicBool) 
         let bytes = pattern(turn, 4096);
         let stamp = segment.put(0, &bytes).unwrap_or_else(|error| panic!("{who}, call {turn}: {error}"));
         let value = segment.get(..).unwrap_or_else(|error| panic!("{who}, call {turn}: {error}"));
-        assert!(value[..] == bytes[..] && value.stamp() == stamp, "{who}, call {turn}: another value");
+        assert!(value[..] == bytes[..] && value.stamp == stamp, "{who}, call {turn}: another value");
         calls.fetch_add(1, Ordering::AcqRel);
         // The machine has few cores, and the attacker needs one as well.
         std::thread::sleep(Duration::from_micros(500));

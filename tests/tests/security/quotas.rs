@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Limit, NodeId, Placement, Spec};
+use ddss::{Client, ConnectOptions, Error, Limit, NodeId, Placement, Spec};
 use ddss_core::Failure;
 use ddss_core::status::{Counter, Gauge};
 use ddss_ipc::read_status;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const OTHER_USER: u32 = 65534;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).expect("the daemon serves")
 }
 
 /// A copy of a program that every user can run; dropping it removes the copy.
@@ -171,18 +171,18 @@ fn segments_given_by_chown_count_against_the_new_owner() {
     let options = DaemonOptions::new(1).unwrap().argument("--quota").argument(format!("{OTHER_USER}:segments=1"));
     let daemon = options.start().unwrap();
     let client = client(&daemon);
-    let other_user = ddss::Principal { uid: OTHER_USER, gid: OTHER_USER };
+    let other_user = ddss::Permissions { uid: OTHER_USER, gid: OTHER_USER, mode: ddss::Mode::default() };
     let spec = Spec::new(64);
-    client.allocate_for("his", spec, other_user).unwrap();
-    let refused = client.allocate_for("too-much", spec, other_user).unwrap_err();
+    client.allocate("his", spec.owner(other_user.uid, other_user.gid)).unwrap();
+    let refused = client.allocate("too-much", spec.owner(other_user.uid, other_user.gid)).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
     // The refused segment does not exist, and its name is free.
     let mine = client.allocate("too-much", spec).unwrap();
-    let refused = mine.set_owner(other_user).unwrap_err();
+    let refused = mine.set_permissions(other_user).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
     client.open("his").unwrap().release().unwrap();
-    mine.set_owner(other_user).unwrap();
-    assert_eq!(mine.stat().unwrap().info.permissions.owner, other_user);
+    mine.set_permissions(other_user).unwrap();
+    assert_eq!(mine.stat().unwrap().permissions, other_user);
 }
 
 // If this failed, a user could evade the quota by requests from another node.
@@ -199,7 +199,7 @@ fn home_applies_quotas_to_remote_allocations() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let caller = client(&away);
-    let at_home = |bytes| Spec { placement: Placement::Node(NodeId(1)), ..Spec::new(bytes) };
+    let at_home = |bytes| Spec::new(bytes).placement(Placement::Node(NodeId(1)));
     let too_large = caller.allocate("first", at_home(1 << 20)).unwrap_err();
     let of = |error: &Error| error.limit().map(|reached| (reached.limit, reached.used, reached.value));
     assert_eq!(of(&too_large), Some((Limit::QuotaBytes, Some(0), Some(1_048_576))), "{too_large}");

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_apps::checkpoint::{Campaign, CommitCounts, Member, Where};
 
 const USAGE: &str = "\
@@ -88,7 +88,7 @@ fn campaign(options: &[&str]) -> Result<Campaign, Box<dyn Error>> {
 
 /// Runs one process until it is killed.
 fn worker(folder: &str, name: &str, id: u64) -> Result<ExitCode, Box<dyn Error>> {
-    let client = Client::builder().folder(folder).timeout(CALL_MAX).connect()?;
+    let client = Client::connect_with(ConnectOptions::new().directory(folder).timeout(CALL_MAX))?;
     let mut member = Member::join(client.open(name)?, id)?;
     let mut out = io::stdout().lock();
     loop {

@@ -5,7 +5,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_apps::storage::DdssPages;
 use ddss_apps::tree::{BTree, RTree, crash_workload};
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [folder, name, sort, seed] = &arguments[..] else {
         return Err("usage: tree-writer FOLDER NAME btree|rtree SEED".into());
     };
-    let client = Client::builder().folder(folder).connect()?;
+    let client = Client::connect_with(ConnectOptions::new().directory(folder))?;
     let (pages, seed) = (DdssPages::open(&client, name)?, seed.parse()?);
     let mut step: Box<dyn FnMut() -> Result<u64, ddss_apps::Error>> = if sort == "btree" {
         let mut tree = BTree::open(pages)?;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, NodeId, Placement, Segment};
+use ddss::{Client, ConnectOptions, NodeId, Placement, Segment};
 use ddss_testkit::{Daemon, DaemonOptions, Process, Random, TempNode};
 
 use super::state::State;
@@ -190,7 +190,7 @@ fn name(application: usize) -> String {
 }
 
 fn patient(folder: &Path) -> Result<Client, Error> {
-    Ok(Client::builder().folder(folder).timeout(BEGIN_MAX).connect()?)
+    Ok(Client::connect_with(ConnectOptions::new().directory(folder).timeout(BEGIN_MAX))?)
 }
 
 /// Waits until a node can open all applications.
@@ -208,7 +208,7 @@ fn meet(folder: &Path, applications: usize) -> Result<(), Error> {
 }
 
 fn commits(applications: &[Segment]) -> Result<u64, Error> {
-    applications.iter().try_fold(0, |sum, segment| Ok(sum + segment.stat()?.version.0))
+    applications.iter().try_fold(0, |sum, segment| Ok(sum + segment.stat()?.stamp.version.0))
 }
 
 /// Kills a process, and reads what it reported last.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ErrorKind, Model, Placement, Segment, Spec, Version};
+use ddss::{Client, ErrorKind, GetOptions, Model, Placement, Segment, Spec, Version};
 use ddss_testkit::Random;
 
 use super::state::{STATE_BYTES_MIN, State};
@@ -58,12 +58,12 @@ impl Member {
     /// Allocates the segment of an application with a state of `bytes` bytes.
     pub fn allocate(client: &Client, name: &str, bytes: usize, placement: Placement) -> Result<Segment, Error> {
         let bytes = bytes.max(STATE_BYTES_MIN) as u64;
-        Ok(client.allocate(name, Spec { model: Model::Version, placement, history: HISTORY, ..Spec::new(bytes) })?)
+        Ok(client.allocate(name, Spec::new(bytes).model(Model::Version).placement(placement).history(HISTORY))?)
     }
 
     /// Joins an application, and begins with its last checkpoint. No two processes have the same `id`.
     pub fn join(segment: Segment, id: u64) -> Result<Member, Error> {
-        let bytes = vec![0; usize::try_from(segment.bytes()).unwrap_or(usize::MAX)];
+        let bytes = vec![0; usize::try_from(segment.len()).unwrap_or(usize::MAX)];
         let (state, tally) = (State::EMPTY, CommitCounts::default());
         let mut member = Member { segment, id, sequence: 0, state, bytes, random: Random::new(id), tally };
         member.restart()?;
@@ -131,7 +131,7 @@ impl Member {
         let Some(before) = self.state.version.0.checked_sub(1).filter(|&before| before > 0).map(Version) else {
             return Ok(());
         };
-        match self.segment.get_at(before, ..) {
+        match self.segment.get_with(.., GetOptions::new().at_version(before)) {
             Ok(value) => {
                 let previous = State::decode(&value, before)?;
                 if !self.state.follows(&previous) {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_testkit::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -126,7 +126,7 @@ fn cpu_time(pid: u32) -> Duration {
 }
 
 fn patient(daemon: &Daemon) -> Result<Client, Error> {
-    Ok(Client::builder().folder(daemon.folder()).timeout(MEET_MAX).local_reads(false).connect()?)
+    Ok(Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(MEET_MAX).local_reads(false))?)
 }
 
 impl Farm {

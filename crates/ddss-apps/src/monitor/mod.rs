@@ -11,7 +11,7 @@
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
 //! # let node = ddssd::Node::start(config)?;
-//! # let client = ddss::Client::builder().folder(&folder).connect()?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(&folder))?;
 //! use ddss_apps::monitor::{Load, Publisher, Watcher};
 //! use std::time::Duration;
 //!

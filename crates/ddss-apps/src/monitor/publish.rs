@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Model, Segment, Shared, Spec, Version};
+use ddss::{Client, Mode, Model, Segment, Shared, Spec, Version};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::Error;
@@ -22,7 +22,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
     /// Publishes the first counters of an instance. A restarted instance continues its segment.
     pub fn start(client: &Client, service: &str, instance: &str, first: &T) -> Result<Publisher<T>, Error> {
         // A reader gets the newest version and waits for no client; other users may read.
-        let spec = Spec { model: Model::Write, mode: 0o644, ..Spec::new(size_of::<T>() as u64) };
+        let spec = Spec::new(size_of::<T>() as u64).model(Model::Write).mode(Mode(0o644));
         let segment = open_or_allocate(client, &(prefix(service) + instance), spec)?;
         let publisher = Publisher { counters: Shared::new(segment, 0)? };
         publisher.publish(first)?;

@@ -30,7 +30,7 @@ impl DdssPages {
 
     /// Allocates a segment with another home.
     pub fn create_at(client: &Client, name: &str, pages: u32, placement: Placement) -> Result<DdssPages, Error> {
-        let spec = Spec { model: Model::Write, placement, ..Spec::new(PageId(pages).offset()) };
+        let spec = Spec::new(PageId(pages).offset()).model(Model::Write).placement(placement);
         Ok(DdssPages::of(client.allocate(name, spec)?))
     }
 
@@ -58,7 +58,7 @@ impl DdssPages {
 
 impl PageStore for DdssPages {
     fn pages(&self) -> u32 {
-        u32::try_from(self.segment.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
+        u32::try_from(self.segment.len() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
     }
 
     fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error> {

@@ -34,7 +34,7 @@ impl SharedDirectory {
         placement: Placement,
         chunks: &[Chunk],
     ) -> Result<SharedDirectory, Error> {
-        let spec = Spec { model: Model::Write, placement, ..Spec::new((CHUNKS * size_of::<Chunk>()) as u64) };
+        let spec = Spec::new((CHUNKS * size_of::<Chunk>()) as u64).model(Model::Write).placement(placement);
         let shared = SharedSlice::new(client.allocate(name, spec)?, 0, CHUNKS)?;
         shared.put_range(0, chunks)?;
         Ok(SharedDirectory { chunks: shared })

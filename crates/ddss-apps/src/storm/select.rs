@@ -59,7 +59,7 @@ impl Storm {
         let per_chunk = records.len().div_ceil(CHUNKS).max(1);
         let part_bytes = (per_chunk * CHUNKS.div_ceil(nodes.len()) * size_of::<Record>()) as u64;
         let allocate = |(part, &node): (usize, &NodeId)| {
-            let spec = Spec { model: Model::Write, placement: Placement::Node(node), ..Spec::new(part_bytes) };
+            let spec = Spec::new(part_bytes).model(Model::Write).placement(Placement::Node(node));
             open_or_allocate(client, &name(set, part), spec)
         };
         let data = nodes.iter().enumerate().map(allocate).collect::<Result<Vec<_>, _>>()?;

@@ -4,7 +4,7 @@ use crate::arguments::BenchOptions;
 use crate::commands::cluster;
 use crate::error::CommandError;
 use crate::node_process::NodeProcess;
-use ddss::{Client, NodeId, Placement, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, NodeId, Placement, Segment, Spec, Strategy};
 use ddss_admin::{ClusterKey, CoreChoice};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -70,7 +70,9 @@ impl BenchSetup {
     }
 
     pub(super) fn client(&self, strategy: Strategy, local_read: bool) -> Result<Client, CommandError> {
-        Ok(Client::builder().folder(&self.folder).strategy(strategy).channels(1).local_reads(local_read).connect()?)
+        Ok(Client::connect_with(
+            ConnectOptions::new().directory(&self.folder).strategy(strategy).channels(1).local_reads(local_read),
+        )?)
     }
 
     /// Returns the other node, if there is one.
@@ -83,7 +85,7 @@ impl BenchSetup {
         let name = format!("ddss-bench/{}/{}", std::process::id(), self.segments.len());
         let begin = Instant::now();
         let segment = loop {
-            let spec = Spec { placement: home, ..Spec::new(BYTES) };
+            let spec = Spec::new(BYTES).placement(home);
             match client.allocate(&name, spec) {
                 Err(error) if error.kind() == ddss::ErrorKind::NodeDown && begin.elapsed() < RETRY_TIME_MAX => {
                     std::thread::sleep(Duration::from_millis(20));

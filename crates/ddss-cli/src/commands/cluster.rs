@@ -4,7 +4,7 @@ use crate::arguments::{ClusterCommand, DaemonOptions, JoinOptions, LeaveOptions,
 use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
 use crate::output::terminal_text::{print_note, print_sentence};
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_admin::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
 use serde_json::json;
@@ -77,7 +77,7 @@ impl ClusterView {
 
 impl DaemonOptions {
     pub(crate) fn folder(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(ddss::client_folder)
+        self.dir.clone().unwrap_or_else(ddss_admin::client_folder)
     }
 }
 
@@ -94,7 +94,7 @@ fn ask(place: &DaemonOptions, ask: &AdminRequest) -> Result<AdminResponse, Comma
         Ok(answer) => Ok(answer),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             // A daemon that does not run is reported as by all other commands.
-            Client::builder().folder(&folder).channels(1).connect()?;
+            Client::connect_with(ConnectOptions::new().directory(&folder).channels(1))?;
             Err(CommandError::NoCluster { folder })
         }
         Err(error) => Err(CommandError::system(QUERY_CLUSTER)(error)),

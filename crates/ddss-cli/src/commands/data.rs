@@ -24,7 +24,7 @@ pub(crate) fn stamp_json(stamp: Stamp) -> Value {
 pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> {
     let RangeOptions { named, offset, length } = &options.range;
     let segment = open(named)?;
-    if length.is_none() && *offset > segment.bytes() {
+    if length.is_none() && *offset > segment.len() {
         return Err(out_of_range(&segment, *offset));
     }
     if length.is_none()
@@ -37,16 +37,17 @@ pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> 
             "cannot read {name} whole, it is a table of {row} bytes a row: {way}"
         )));
     }
-    let end = length.map_or(segment.bytes(), |length| offset.saturating_add(length));
+    let end = length.map_or(segment.len(), |length| offset.saturating_add(length));
     let value = match options.version {
-        Some(version) => segment.get_at(ddss::Version(version), *offset..end)?,
+        Some(version) => segment.get_with(*offset..end, ddss::GetOptions::new().at_version(ddss::Version(version)))?,
         None => {
             let progress = Progress::new(end.saturating_sub(*offset));
-            segment.get_with_progress(*offset..end, |done, _| progress.at(done))?
+            let mut at = |done, _| progress.at(done);
+            segment.get_with(*offset..end, ddss::GetOptions::new().progress(&mut at))?
         }
     };
     if json {
-        let mut answer = stamp_json(value.stamp());
+        let mut answer = stamp_json(value.stamp);
         match options.kind {
             Some(kind) => answer["value"] = kind.decode(&value)?,
             None => answer["hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
@@ -90,11 +91,13 @@ pub(crate) fn put(options: &PutOptions, json: bool) -> Result<(), CommandError> 
     }
     let segment = open(&options.named)?;
     let progress = Progress::new(bytes.len() as u64);
-    let at = |done, _| progress.at(done);
-    let stamp = match options.if_version {
-        Some(version) => segment.put_if_with_progress(ddss::Version(version), options.offset, &bytes, at)?,
-        None => segment.put_with_progress(options.offset, &bytes, at)?,
+    let mut at = |done, _| progress.at(done);
+    let with = ddss::PutOptions::new().progress(&mut at);
+    let with = match options.if_version {
+        Some(version) => with.if_version(ddss::Version(version)),
+        None => with,
     };
+    let stamp = segment.put_with(&[(options.offset, &bytes)], with)?;
     drop(progress);
     if json {
         println!("{}", stamp_json(stamp));
@@ -105,7 +108,7 @@ pub(crate) fn put(options: &PutOptions, json: bool) -> Result<(), CommandError> 
 }
 
 fn out_of_range(segment: &Segment, byte: u64) -> CommandError {
-    CommandError::InvalidInput(format!("{} has {} bytes, byte {byte} is out of range", segment.name(), segment.bytes()))
+    CommandError::InvalidInput(format!("{} has {} bytes, byte {byte} is out of range", segment.name(), segment.len()))
 }
 
 /// Returns the number of bytes to show from `offset`. A requested length must fit; the default is shortened to the segment.
@@ -115,7 +118,7 @@ pub(crate) fn resolve_length(
     asked: Option<u64>,
     usual: u64,
 ) -> Result<u64, CommandError> {
-    let Some(there) = segment.bytes().checked_sub(offset) else { return Err(out_of_range(segment, offset)) };
+    let Some(there) = segment.len().checked_sub(offset) else { return Err(out_of_range(segment, offset)) };
     match asked {
         None => Ok(usual.min(there)),
         Some(length) if length <= there => Ok(length),
@@ -227,13 +230,13 @@ impl Drop for Progress {
 pub(crate) fn export(options: &FileOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&options.named)?;
     let mut file = File::create(&options.file).map_err(CommandError::file("create", &options.file))?;
-    let progress = Progress::new(segment.bytes());
+    let progress = Progress::new(segment.len());
     let (mut at, mut stamps, pieces) = (0, Vec::new(), Pieces::of(&segment));
-    while at < segment.bytes() {
-        let value = segment.get(at..pieces.end(at, segment.bytes()))?;
+    while at < segment.len() {
+        let value = segment.get(at..pieces.end(at, segment.len()))?;
         file.write_all(&value).map_err(CommandError::file("write", &options.file))?;
         at += value.len() as u64;
-        stamps.push(value.stamp());
+        stamps.push(value.stamp);
         progress.at(at);
     }
     file.sync_all().map_err(CommandError::file("write", &options.file))?;
@@ -267,12 +270,12 @@ pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandErr
         }
         found => found?,
     };
-    if bytes > segment.bytes() {
+    if bytes > segment.len() {
         return Err(CommandError::InvalidInput(format!(
             "{} has {bytes} bytes, but {} only {}: release the segment, so that import allocates a larger one",
             options.file.display(),
             segment.name(),
-            segment.bytes()
+            segment.len()
         )));
     }
     let progress = Progress::new(bytes);
@@ -311,7 +314,7 @@ pub(crate) fn watch(options: &WatchOptions, json: bool) -> Result<(), CommandErr
         let words = match options.kind {
             None => String::new(),
             Some(kind) => {
-                let end = options.length.map_or(segment.bytes(), |length| options.offset.saturating_add(length));
+                let end = options.length.map_or(segment.len(), |length| options.offset.saturating_add(length));
                 let value = segment.get(options.offset..end)?;
                 if json {
                     line["value"] = kind.decode(&value)?;

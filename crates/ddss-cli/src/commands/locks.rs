@@ -7,12 +7,12 @@ use crate::connect::connect;
 use crate::error::CommandError;
 use crate::output::listing::{as_json, format_holder, format_lock};
 use crate::output::table::{Table, format_micros};
-use ddss::Listing;
+use ddss::SegmentInfo;
 use serde_json::{Value, json};
 
 pub(crate) fn locks(options: &LocksOptions, json: bool) -> Result<(), CommandError> {
     let mut found = find_segments(&options.list.place, options.list.pattern.as_deref())?;
-    found.retain(|listing| listing.holders > 0 || listing.waiting > 0);
+    found.retain(|listing| listing.lock.holders > 0 || listing.lock.waiting > 0);
     if options.break_locks {
         return break_locks(options, &found, json);
     }
@@ -25,10 +25,10 @@ pub(crate) fn locks(options: &LocksOptions, json: bool) -> Result<(), CommandErr
     Ok(())
 }
 
-fn table(found: &[Listing]) -> Table {
+fn table(found: &[SegmentInfo]) -> Table {
     let mut table = Table::new(&["NAME", "HOME", "LOCK", "HOLDER", "LEASE LEFT"]);
     for listing in found {
-        let holder = listing.holder;
+        let holder = listing.lock.holder;
         table.row(vec![
             listing.name.to_string(),
             listing.home.0.to_string(),
@@ -40,8 +40,8 @@ fn table(found: &[Listing]) -> Table {
     table
 }
 
-fn break_locks(options: &LocksOptions, found: &[Listing], json: bool) -> Result<(), CommandError> {
-    let held: Vec<&Listing> = found.iter().filter(|listing| listing.holders > 0).collect();
+fn break_locks(options: &LocksOptions, found: &[SegmentInfo], json: bool) -> Result<(), CommandError> {
+    let held: Vec<&SegmentInfo> = found.iter().filter(|listing| listing.lock.holders > 0).collect();
     if !held.is_empty() && !options.yes {
         table(found).print_to_stderr();
         let count = held.len();

@@ -7,7 +7,7 @@ use crate::connect::{connect, describe};
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::output::terminal_text::{is_printable_text, write_line};
 use crate::output::value_format::ValueFormat;
-use ddss::{ByteMap, ErrorKind, Table};
+use ddss::{ByteMap, ErrorKind, Mode, Table};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -62,8 +62,8 @@ fn no_such_key(options: &MapKeyOptions) -> CommandError {
 fn allocate(options: &MapAllocateOptions, json: bool) -> Result<(), CommandError> {
     let MapAllocateOptions { named, keys, key_bytes, value_bytes, mode, home, copies, storage } = options;
     let (key_bytes, value_bytes) = (*key_bytes as usize, *value_bytes as usize);
-    let mut spec = ByteMap::spec(*keys, key_bytes, value_bytes)?;
-    (spec.mode, spec.placement, spec.copies, spec.storage) = (*mode, *home, *copies, *storage);
+    let spec = ByteMap::spec(*keys, key_bytes, value_bytes)?.mode(Mode(*mode));
+    let spec = spec.placement(*home).copies(*copies).storage(*storage);
     let segment = connect(&named.place)?.allocate(&named.name, spec)?;
     ByteMap::view(Table::new(segment.clone())?, key_bytes, value_bytes)?;
     describe(&segment, json);

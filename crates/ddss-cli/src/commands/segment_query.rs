@@ -6,10 +6,10 @@ use crate::connect::connect;
 use crate::error::CommandError;
 use crate::glob::Glob;
 use crate::output::terminal_text::print_warning;
-use ddss::Listing;
+use ddss::SegmentInfo;
 
 /// Returns all segments that match a pattern, in order of home and name.
-pub(crate) fn find_segments(place: &DaemonOptions, pattern: Option<&str>) -> Result<Vec<Listing>, CommandError> {
+pub(crate) fn find_segments(place: &DaemonOptions, pattern: Option<&str>) -> Result<Vec<SegmentInfo>, CommandError> {
     let glob = Glob::new(pattern.unwrap_or("*"));
     let client = connect(place)?;
     let mut found = Vec::new();

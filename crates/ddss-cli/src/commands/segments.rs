@@ -10,7 +10,7 @@ use crate::glob::Glob;
 use crate::output::listing::{as_json, format_holder, format_lock, format_mode, format_model, format_replica};
 use crate::output::table::{Table, format_bytes, format_micros, format_timestamp};
 use crate::output::terminal_text::print_field;
-use ddss::{ErrorKind, Version};
+use ddss::{ErrorKind, GetOptions, Mode, Permissions, Version};
 use serde_json::{Value, json};
 
 /// Returns the note below an empty list.
@@ -39,15 +39,14 @@ pub(crate) fn list(options: &ListOptions, json: bool) -> Result<(), CommandError
     let mut table = Table::new(&["NAME", "BYTES", "HOME", "MODEL", "MODE", "UID", "VERSION", "LOCK"]);
     table.align_right(&[1, 2, 5, 6]);
     for listing in &found {
-        let info = &listing.info;
         table.row(vec![
             listing.name.to_string(),
-            format_bytes(info.bytes),
+            format_bytes(listing.len),
             listing.home.0.to_string(),
-            format_model(info.model),
-            format_mode(info.permissions.mode),
-            info.permissions.owner.uid.to_string(),
-            listing.version.0.to_string(),
+            format_model(listing.model),
+            format_mode(listing.permissions.mode.0),
+            listing.permissions.uid.to_string(),
+            listing.stamp.version.0.to_string(),
             format_lock(listing),
         ]);
     }
@@ -67,25 +66,24 @@ pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandErro
         println!("{}", as_json(&listing));
         return Ok(());
     }
-    let info = &listing.info;
-    let owner = info.permissions.owner;
-    print_field("name", listing.name);
-    print_field("id", info.segment);
+    print_field("name", &listing.name);
+    print_field("id", listing.id);
     print_field("home", listing.home);
     print_field("replica", format_replica(&listing));
-    print_field("bytes", info.bytes);
-    if let Some(rows) = info.bytes.checked_div(info.row_bytes.into()) {
-        print_field("table", format_args!("{rows} rows of {} bytes, each with its own version", info.row_bytes));
+    print_field("bytes", listing.len);
+    if let Some(rows) = listing.len.checked_div(listing.row_len.into()) {
+        print_field("table", format_args!("{rows} rows of {} bytes, each with its own version", listing.row_len));
     }
-    print_field("model", format_model(info.model));
-    print_field("storage", info.storage.as_str());
-    print_field("history", format_args!("{} versions before the newest", info.history_len));
-    print_field("owner", format_args!("user {} group {}", owner.uid, owner.gid));
-    print_field("mode", format_args!("{} ({:03o})", format_mode(info.permissions.mode), info.permissions.mode));
-    print_field("version", listing.version.0);
-    print_field("written", format_timestamp(listing.timestamp.micros()));
+    print_field("model", format_model(listing.model));
+    print_field("storage", listing.storage.as_str());
+    print_field("history", format_args!("{} versions before the newest", listing.history));
+    let permissions = listing.permissions;
+    print_field("owner", format_args!("user {} group {}", permissions.uid, permissions.gid));
+    print_field("mode", format_args!("{} ({:03o})", format_mode(permissions.mode.0), permissions.mode.0));
+    print_field("version", listing.stamp.version.0);
+    print_field("written", format_timestamp(listing.stamp.timestamp.micros()));
     print_field("lock", format_lock(&listing));
-    if let Some(holder) = listing.holder {
+    if let Some(holder) = listing.lock.holder {
         let left = format_micros(holder.lease_left_us);
         print_field("held by", format_args!("{}, for at most {left}", format_holder(holder)));
     }
@@ -99,7 +97,8 @@ pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandErro
 
 pub(crate) fn chmod(options: &ChmodOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&options.named)?;
-    segment.set_mode(options.mode)?;
+    let own = segment.stat()?.permissions;
+    segment.set_permissions(Permissions { mode: Mode(options.mode), ..own })?;
     if json {
         println!("{}", json!({ "name": segment.name(), "mode": format!("{:03o}", options.mode) }));
     } else {
@@ -118,7 +117,7 @@ pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), Comman
     // Other clients may put in the meantime: the first get defines the newest version.
     let mut found = vec![segment.get(0..length)?];
     while let Some(before) = found.last().and_then(|value| value.version().0.checked_sub(1)) {
-        match segment.get_at(Version(before), 0..length) {
+        match segment.get_with(0..length, GetOptions::new().at_version(Version(before))) {
             Ok(value) => found.push(value),
             Err(error) if error.kind() == ErrorKind::VersionGone => break,
             Err(error) => return Err(error.into()),
@@ -127,7 +126,7 @@ pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), Comman
     if json {
         let row = |value: &ddss::Value| {
             let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-            json!({ "version": value.version().0, "timestamp_us": value.timestamp().micros(), "hex": hex })
+            json!({ "version": value.version().0, "timestamp_us": value.stamp.timestamp.micros(), "hex": hex })
         };
         println!("{}", Value::Array(found.iter().map(row).collect()));
         return Ok(());
@@ -136,7 +135,7 @@ pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), Comman
     table.wrap_last();
     for value in &found {
         let hex: Vec<String> = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        table.row(vec![value.version().0.to_string(), format_timestamp(value.timestamp().micros()), hex.join(" ")]);
+        table.row(vec![value.version().0.to_string(), format_timestamp(value.stamp.timestamp.micros()), hex.join(" ")]);
     }
     table.print();
     Ok(())

@@ -29,8 +29,8 @@ impl SegmentTotals {
             let listing = listing?;
             if listing.home == client.node() {
                 totals.count += 1;
-                totals.bytes += listing.info.bytes;
-                totals.locks += usize::from(listing.holders > 0);
+                totals.bytes += listing.len;
+                totals.locks += usize::from(listing.lock.holders > 0);
             }
         }
         Ok(totals)

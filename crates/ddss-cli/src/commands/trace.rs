@@ -6,7 +6,7 @@ use crate::error::CommandError;
 use crate::output::table::format_timestamp;
 use crate::output::terminal_text::{print_sentence, wrapped};
 use crate::status_page::{format_us, read, read_shards, us};
-use ddss::{Client, Segment};
+use ddss::{Client, ConnectOptions, Segment};
 use ddss_core::Outcome;
 use ddss_core::status::{Location, SampleRow, Step};
 use serde_json::{Value, json};
@@ -50,7 +50,8 @@ const TRACE_BYTES: u64 = 8;
 /// Makes some calls and returns their samples from the status page.
 fn record_samples(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), CommandError> {
     // A local read would bypass the daemon.
-    let client = Client::builder().folder(options.place.folder()).channels(1).local_reads(false).connect()?;
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(options.place.folder()).channels(1).local_reads(false))?;
     let segment = client.open(name)?;
     let length = resolve_length(&segment, 0, options.bytes, TRACE_BYTES)?;
     if length > Segment::TRANSFER_BYTES_MAX as u64 {

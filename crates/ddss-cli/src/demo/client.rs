@@ -3,7 +3,7 @@
 use super::arguments::DemoClientOptions;
 use super::child::{next_command, reply};
 use crate::error::CommandError;
-use ddss::{Client, ErrorKind, Segment, Spec, Strategy, Version};
+use ddss::{Client, ConnectOptions, ErrorKind, Segment, Spec, Strategy, Version};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -75,8 +75,8 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 
 /// Connects without local reads, because the demonstration measures calls through the daemons.
 fn connect(folder: &Path, strategy: Strategy) -> Result<Client, CommandError> {
-    let builder = Client::builder().folder(folder).strategy(strategy).timeout(CALL_MAX);
-    Ok(builder.channels(1).local_reads(false).connect()?)
+    let options = ConnectOptions::new().directory(folder).strategy(strategy).timeout(CALL_MAX);
+    Ok(Client::connect_with(options.channels(1).local_reads(false))?)
 }
 
 /// Fills a buffer with one number in each word, so that a torn value is detected.

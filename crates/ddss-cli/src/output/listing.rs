@@ -1,6 +1,6 @@
 //! Description of a segment, as text and as JSON.
 
-use ddss::{Listing, LockHolder, Model, NodeId, ReplicationInfo};
+use ddss::{LockHolder, Model, NodeId, ReplicationInfo, SegmentInfo};
 use serde_json::{Value, json};
 
 /// Formats a coherence model as on the command line.
@@ -24,32 +24,32 @@ pub(crate) fn format_mode(mode: u16) -> String {
 }
 
 /// Describes a segment as JSON.
-pub(crate) fn as_json(listing: &Listing) -> Value {
-    let info = &listing.info;
+pub(crate) fn as_json(listing: &SegmentInfo) -> Value {
     let holder = listing
+        .lock
         .holder
         .map(|holder| json!({ "node": holder.node.0, "client": holder.client, "lease_left_us": holder.lease_left_us }));
     json!({
         "name": listing.name.as_str(),
-        "id": info.segment.to_bits(),
+        "id": listing.id.to_bits(),
         "home": listing.home.0,
-        "copies": info.copies,
-        "replica": (info.copies > 1).then(|| json!({
-            "node": listing.replica.0,
+        "copies": listing.copies,
+        "replica": (listing.copies > 1).then(|| json!({
+            "node": listing.replica.unwrap_or(NodeId::NONE).0,
             "state": listing.replication.as_str(),
             "reason": listing.degraded.map(|reason| reason.to_string()),
         })),
-        "storage": info.storage.as_str(),
-        "bytes": info.bytes,
-        "row_bytes": info.row_bytes,
-        "model": format_model(info.model),
-        "history": info.history_len,
-        "uid": info.permissions.owner.uid,
-        "gid": info.permissions.owner.gid,
-        "mode": format!("{:03o}", info.permissions.mode),
-        "version": listing.version.0,
-        "timestamp_us": listing.timestamp.micros(),
-        "lock": { "holders": listing.holders, "alone": listing.locked, "waiting": listing.waiting,
+        "storage": listing.storage.as_str(),
+        "bytes": listing.len,
+        "row_bytes": listing.row_len,
+        "model": format_model(listing.model),
+        "history": listing.history,
+        "uid": listing.permissions.uid,
+        "gid": listing.permissions.gid,
+        "mode": format!("{:03o}", listing.permissions.mode.0),
+        "version": listing.stamp.version.0,
+        "timestamp_us": listing.stamp.timestamp.micros(),
+        "lock": { "holders": listing.lock.holders, "alone": listing.lock.is_exclusive, "waiting": listing.lock.waiting,
             "holder": holder },
         "nodes_reading": listing.readers,
         "live": true,
@@ -57,12 +57,12 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
 }
 
 /// Formats the holders of a lock and the length of its queue.
-pub(crate) fn format_lock(listing: &Listing) -> String {
-    match (listing.locked, listing.holders, listing.waiting) {
+pub(crate) fn format_lock(listing: &SegmentInfo) -> String {
+    match (listing.lock.is_exclusive, listing.lock.holders, listing.lock.waiting) {
         (_, 0, 0) => "-".to_owned(),
         // A lock of the whole segment has a holder to show.
-        (_, rows, 0) if listing.holder.is_none() => format!("of {rows} rows"),
-        (_, rows, waiting) if rows > 0 && listing.holder.is_none() => format!("of {rows} rows, {waiting} waiting"),
+        (_, rows, 0) if listing.lock.holder.is_none() => format!("of {rows} rows"),
+        (_, rows, waiting) if rows > 0 && listing.lock.holder.is_none() => format!("of {rows} rows, {waiting} waiting"),
         (_, 0, waiting) => format!("free, {waiting} waiting"),
         (true, _, 0) => "held".to_owned(),
         (true, _, waiting) => format!("held, {waiting} waiting"),
@@ -80,15 +80,16 @@ pub(crate) fn format_holder(holder: LockHolder) -> String {
 }
 
 /// Formats the node and the state of the replica.
-pub(crate) fn format_replica(listing: &Listing) -> String {
+pub(crate) fn format_replica(listing: &SegmentInfo) -> String {
     match (listing.replication, listing.replica) {
         (ReplicationInfo::None, _) => "none".to_owned(),
-        (ReplicationInfo::Degraded, NodeId::NONE) => "degraded: no node chosen yet".to_owned(),
-        (ReplicationInfo::Degraded, node) => {
+        (ReplicationInfo::Degraded, None) => "degraded: no node chosen yet".to_owned(),
+        (ReplicationInfo::Degraded, Some(node)) => {
             let reason = listing.degraded.map(|reason| format!(": {node} {reason}"));
             format!("degraded{}", reason.unwrap_or_default())
         }
-        (state, node) => format!("{} on {node}", state.as_str()),
+        (state, Some(node)) => format!("{} on {node}", state.as_str()),
+        (state, None) => state.as_str().to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Cache of segment names. The status page has only ids; the daemon reveals a name only to users with permission.
 
 use crate::arguments::DaemonOptions;
-use ddss::{Client, SegmentId};
+use ddss::{Client, ConnectOptions, SegmentId};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -25,14 +25,16 @@ impl NameCache {
         }
         self.asked = Some(Instant::now());
         if self.client.is_none() {
-            self.client = Client::builder().folder(place.folder()).channels(1).arena_bytes(1 << 16).connect().ok();
+            self.client =
+                Client::connect_with(ConnectOptions::new().directory(place.folder()).channels(1).arena_len(1 << 16))
+                    .ok();
         }
         let Some(client) = &self.client else { return };
         let Ok(listings) = client.list("") else { return };
         for listing in listings {
             // The daemon has ended: drop the connection, and ask the next daemon later.
             let Ok(listing) = listing else { return self.client = None };
-            self.names.insert(listing.info.segment, listing.name.to_string());
+            self.names.insert(listing.id, listing.name);
         }
     }
 

@@ -8,8 +8,9 @@ use crate::failure::Failure;
 /// # use ddss_core as ddss;
 /// use ddss::{Model, Spec};
 /// // A hundred milliseconds late will do, and no get has to ask the home more often than that.
-/// let spec = Spec { model: Model::Temporal(100_000), ..Spec::new(64) };
-/// assert_eq!((spec.model, Model::default()), (Model::Temporal(100_000), Model::Strict));
+/// let spec = Spec::new(64).model(Model::Temporal(100_000));
+/// assert_ne!(spec, Spec::new(64));
+/// assert_eq!(Model::default(), Model::Strict);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

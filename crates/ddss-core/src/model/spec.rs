@@ -13,8 +13,8 @@ use crate::{NodeId, Version};
 /// ```
 /// # use ddss_core as ddss;
 /// use ddss::{NodeId, Placement, Spec};
-/// let there = Spec { placement: Placement::Node(NodeId(2)), ..Spec::new(4096) };
-/// assert_eq!(Spec::new(4096).placement, Placement::Local);
+/// let there = Spec::new(4096).placement(Placement::Node(NodeId(2)));
+/// assert_eq!(Placement::default(), Placement::Local);
 /// # assert_ne!(there, Spec::new(4096));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -57,9 +57,9 @@ impl Placement {
 /// ```
 /// # use ddss_core as ddss;
 /// use ddss::{Spec, Storage};
-/// let ledger = Spec { storage: Storage::File, ..Spec::new(4096) };
-/// assert_eq!(ledger, Spec::new(4096).storage(Storage::File));
-/// assert_eq!(Spec::new(4096).storage.as_str(), "memory");
+/// let ledger = Spec::new(4096).storage(Storage::File);
+/// assert_ne!(ledger, Spec::new(4096));
+/// assert_eq!(Storage::default().as_str(), "memory");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -14,10 +14,10 @@ use std::fmt;
 ///
 /// ```
 /// # use ddss_core as ddss;
-/// use ddss::{Listing, ReplicationInfo};
+/// use ddss::ReplicationInfo;
 /// /// Whether it would still be there without its home.
-/// fn is_safe(listing: &Listing) -> bool {
-///     listing.replication == ReplicationInfo::InSync
+/// fn is_safe(state: ReplicationInfo) -> bool {
+///     state == ReplicationInfo::InSync
 /// }
 /// assert_eq!(ReplicationInfo::default().as_str(), "none");
 /// ```

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ddss::{Client, LockGuard, LockOptions, Segment, Spec};
+use ddss::{Client, ConnectOptions, LockGuard, LockOptions, Mode, Segment, Spec};
 
 use crate::{Daemon, DaemonOptions, Error, free_tcp_port, retry};
 
@@ -40,12 +40,14 @@ impl VictimMember {
         let one = one.argument("--metrics-listen").argument(metrics.to_string());
         let place = three.listen();
         let daemons = [one.start()?, two.start()?];
-        let client = Client::builder().folder(daemons[0].folder()).local_reads(false).timeout(PATIENCE).connect()?;
+        let client = Client::connect_with(
+            ConnectOptions::new().directory(daemons[0].folder()).local_reads(false).timeout(PATIENCE),
+        )?;
         // Names can be allocated as soon as the nodes are connected.
-        let secret = retry(|| client.allocate("secret/1", Spec { mode: 0o600, ..Spec::new(64 << 10) }));
+        let secret = retry(|| client.allocate("secret/1", Spec::new(64 << 10).mode(Mode(0o600))));
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
         secret.put(0, &bytes)?;
-        let held = client.allocate("held", Spec { mode: 0o666, ..Spec::new(4096) })?;
+        let held = client.allocate("held", Spec::new(4096).mode(Mode(0o666)))?;
         let id = held.id();
         let held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600)))?;
         let words = [&daemons[0], &daemons[1]].map(|daemon| {

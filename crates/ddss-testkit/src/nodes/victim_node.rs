@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ddss::{Client, LockGuard, LockOptions, Segment, Spec, Strategy};
+use ddss::{Client, ConnectOptions, LockGuard, LockOptions, Mode, Segment, Spec, Strategy};
 
 use crate::{Daemon, DaemonOptions, Error, TempNode, copy_program};
 
@@ -39,15 +39,15 @@ impl VictimNode {
         let options = DaemonOptions::new(1)?.pool_bytes(64 << 20).argument("--core").argument(core);
         let daemon = options.argument("--socket-mode").argument("666").start()?;
         fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711))?;
-        let builder = |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).timeout(PATIENCE);
+        let options = |strategy| ConnectOptions::new().directory(daemon.folder()).strategy(strategy).timeout(PATIENCE);
         let before = queues();
-        let queued = builder(Strategy::Rmq).local_reads(false).connect()?;
+        let queued = Client::connect_with(options(Strategy::Rmq).local_reads(false))?;
         let queue = queues().difference(&before).next().copied().unwrap_or(-1);
-        let client = builder(Strategy::Auto).local_reads(false).connect()?;
-        let secret = client.allocate("secret/1", Spec { mode: 0o600, ..Spec::new(64 << 10) })?;
+        let client = Client::connect_with(options(Strategy::Auto).local_reads(false))?;
+        let secret = client.allocate("secret/1", Spec::new(64 << 10).mode(Mode(0o600)))?;
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
         secret.put(0, &bytes)?;
-        let held = queued.allocate("held", Spec { mode: 0o666, ..Spec::new(4096) })?;
+        let held = queued.allocate("held", Spec::new(4096).mode(Mode(0o666)))?;
         let id = held.id();
         let held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600)))?;
         let words = [

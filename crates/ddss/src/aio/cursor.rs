@@ -3,6 +3,7 @@
 
 use super::Segment;
 use crate::error::Error;
+use crate::options::GetOptions;
 use crate::plan::read_window::{ReadWindow, stale, target};
 use crate::value::{Stamp, Value};
 use ddss_core::Version;
@@ -20,7 +21,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let notes = client.aio()?.allocate("notes", ddss::Spec::new(64)).await?;
 /// notes.put(0, b"first line").await?;
@@ -100,7 +101,10 @@ impl SegmentReader {
         let (segment, range) = (self.segment.clone(), self.window.next_range(asked));
         match self.window.stamp() {
             None => Box::pin(async move { segment.get(range).await }),
-            Some(Stamp { version, .. }) => Box::pin(async move { segment.get_at(version, range).await }),
+            Some(Stamp { version, .. }) => {
+                let options = GetOptions::new().at_version(version);
+                Box::pin(async move { segment.get_with(range, options).await })
+            }
         }
     }
 }
@@ -112,7 +116,7 @@ impl SegmentReader {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let notes = client.aio()?.allocate("notes", ddss::Spec::new(64)).await?;
 /// let mut writer: ddss::aio::SegmentWriter = notes.writer(0);
@@ -148,7 +152,7 @@ impl SegmentWriter {
         if self.putting.is_some() || self.stamp.is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the writer is closed: its value is put"));
         }
-        let room = self.segment.bytes().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
+        let room = self.segment.len().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
         let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
         if length == 0 && !bytes.is_empty() {
             let what = format!("{} has no more than {room} bytes from {} on", self.segment.name(), self.offset);

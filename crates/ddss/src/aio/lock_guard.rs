@@ -19,13 +19,14 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let account = client.aio()?.allocate("account", ddss::Spec::new(64)).await?;
 /// let held = account.lock().await?;
 /// let balance = held.get(0..8).await?;
 /// let put = held.put_if(held.version(), 0, &balance).await?;
-/// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")]).await?;
+/// let parts: [(u64, &[u8]); 2] = [(0, b"FIRST"), (8, b"and more")];
+/// held.put_with(&parts, ddss::PutOptions::new().if_version(put.version)).await?;
 /// held.unlock().await?;
 /// # Ok::<(), ddss::Error>(())
 /// # })?;
@@ -110,7 +111,7 @@ mod tests {
         let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
         let segment = block_on(mine.allocate("locked", Spec::new(64))).unwrap();
         let other = block_on(theirs.open("locked")).unwrap();
-        let at_once = LockOptions::new().no_wait();
+        let at_once = LockOptions::new().timeout(std::time::Duration::ZERO);
         let free = || block_on(other.lock_with(at_once)).map(|held| block_on(held.unlock()).unwrap());
         let held = block_on(segment.lock()).unwrap();
         block_on(held.put(0, b"mine")).unwrap();

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! # let node = ddssd::EphemeralNode::start()?;
-//! # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! use ddss::aio;
 //!
@@ -33,7 +33,7 @@
 //!
 //! ```
 //! # let node = ddssd::EphemeralNode::start()?;
-//! # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 //! # let segment = client.allocate("scores", ddss::Spec::new(64))?;
 //! let for_tasks = ddss::aio::Segment::from(&segment);
 //! assert_eq!(ddss::Segment::from(&for_tasks).id(), segment.id());

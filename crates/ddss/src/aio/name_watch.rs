@@ -7,7 +7,8 @@ use super::Client;
 use crate::call::backoff::Backoff;
 use crate::error::Error;
 use crate::plan::CallPlan;
-use crate::plan::listing::{ListCursor, NameEvent};
+use crate::plan::listing::ListCursor;
+use crate::segment_info::{SegmentEvent, SegmentInfo};
 use ddss_core::{Failure, Listing, Name, NodeId, Operation, SegmentId, Version};
 use futures_core::Stream;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,12 +20,12 @@ use std::task::{Context, Poll};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let client = client.aio()?;
 /// let mut names = client.watch_names("jobs/")?;
 /// client.allocate("jobs/1", ddss::Spec::new(64)).await?;
-/// assert!(matches!(names.next().await?, ddss::NameEvent::Made(_)));
+/// assert!(matches!(names.next().await?, ddss::SegmentEvent::Created(_)));
 /// # Ok::<(), ddss::Error>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -37,7 +38,7 @@ pub struct NameWatch {
     known: BTreeMap<Name, (SegmentId, NodeId)>,
     /// Shards of nodes, each with a wait for its next change.
     sources: Vec<Source>,
-    ready: VecDeque<NameEvent>,
+    ready: VecDeque<SegmentEvent>,
     /// The list that is being requested.
     listing: Option<Boxed<Listed>>,
     /// Something has changed since the last list began.
@@ -152,11 +153,11 @@ impl NameWatch {
     }
 
     /// Waits for the next name. Dropping the future loses no name.
-    pub async fn next(&mut self) -> Result<NameEvent, Error> {
+    pub async fn next(&mut self) -> Result<SegmentEvent, Error> {
         std::future::poll_fn(|context| self.poll_event(context)).await
     }
 
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<NameEvent, Error>> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<SegmentEvent, Error>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Poll::Ready(Ok(event));
@@ -200,15 +201,15 @@ impl NameWatch {
             match gone.remove(&listing.name) {
                 Some((segment, _)) if segment == now.0 => {}
                 before => {
-                    self.ready.extend(before.map(|_| NameEvent::Released(listing.name)));
-                    self.ready.push_back(NameEvent::Made(listing));
+                    self.ready.extend(before.map(|_| SegmentEvent::Released(listing.name.to_string())));
+                    self.ready.push_back(SegmentEvent::Created(SegmentInfo::of(&listing)));
                 }
             }
             self.known.insert(listing.name, now);
         }
         for (name, (segment, home)) in gone {
             if listed.covered.contains(&(segment.shard(), home)) {
-                self.ready.push_back(NameEvent::Released(name));
+                self.ready.push_back(SegmentEvent::Released(name.to_string()));
             } else {
                 // Its node did not take part.
                 self.known.entry(name).or_insert((segment, home));
@@ -225,7 +226,7 @@ impl NameWatch {
 
 /// Endless like [`NameWatch`](crate::NameWatch): an item may be an error, and later items may succeed again.
 impl Stream for NameWatch {
-    type Item = Result<NameEvent, Error>;
+    type Item = Result<SegmentEvent, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll_event(context).map(Some)
@@ -242,10 +243,10 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Returns the text of an event.
-    fn text(event: &NameEvent) -> String {
+    fn text(event: &SegmentEvent) -> String {
         match event {
-            NameEvent::Made(listing) => format!("+{}", listing.name),
-            NameEvent::Released(name) => format!("-{name}"),
+            SegmentEvent::Created(listing) => format!("+{}", listing.name),
+            SegmentEvent::Released(name) => format!("-{name}"),
         }
     }
 
@@ -273,7 +274,8 @@ mod tests {
         assert_eq!(names.errors(), 0);
         let third = client.allocate("jobs/3", Spec::new(8)).unwrap();
         assert_eq!(text(&names.next().unwrap().unwrap()), "+jobs/3");
-        third.set_mode(0o640).unwrap();
+        let own = third.stat().unwrap().permissions;
+        third.set_permissions(crate::Permissions { mode: crate::Mode(0o640), ..own }).unwrap();
         third.release().unwrap();
         assert_eq!(text(&names.next().unwrap().unwrap()), "-jobs/3");
     }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let scores = client.aio()?.allocate("scores", ddss::Spec::new(64)).await?;
 /// let mut versions = scores.watch();

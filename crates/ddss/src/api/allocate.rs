@@ -6,7 +6,8 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::location::shape_of;
 use crate::plan::{CallPlan, Outgoing, Reply};
-use ddss_core::{ArenaRange, Completion, Failure, Name, OpenedSegment, Operation, Principal, Spec};
+use crate::spec::Spec;
+use ddss_core::{ArenaRange, Completion, Failure, Name, OpenedSegment, Operation};
 use std::time::{Duration, Instant};
 
 pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
@@ -21,8 +22,22 @@ impl Client {
     }
 
     pub(crate) async fn allocate_by(&self, time: Deadline, name: &str, spec: Spec) -> Result<Segment, Error> {
+        let wire = spec.wire();
+        wire.check().map_err(Error::argument("allocate", name))?;
+        let Some(owner) = spec.other_owner() else { return self.allocate_own(time, name, &wire).await };
+        let made = self.allocate_own(time, name, &wire.mode(0)).await?;
+        if let Err(error) = made.set_owner_and_mode(owner, wire.mode).await {
+            // The segment is still unused. If its release fails too, the first error says more.
+            drop(made.release().await);
+            return Err(error);
+        }
+        // The bytes have moved to an area that their readers may map.
+        self.open_by(time, name).await
+    }
+
+    /// Allocates a segment of this process's user, whose specification is checked.
+    async fn allocate_own(&self, time: Deadline, name: &str, spec: &ddss_core::Spec) -> Result<Segment, Error> {
         let checked = checked_name(name, "allocate")?;
-        spec.check().map_err(Error::argument("allocate", name))?;
         let text = [&spec.encode()[..], checked.as_str().as_bytes()].concat();
         let operation = Operation::Allocate { spec_and_name: ArenaRange::NOWHERE };
         let plan = CallPlan::new("allocate", name, operation).sends(Outgoing::Bytes(&text));
@@ -49,14 +64,15 @@ impl Client {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let made = client.open_or_allocate("scores", ddss::Spec::new(64))?;
     /// let found = client.open_or_allocate("scores", ddss::Spec::new(64))?;
     /// assert_eq!(made.id(), found.id());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn open_or_allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
-        spec.check().map_err(Error::argument("allocate", name))?;
+        let wire = spec.wire();
+        wire.check().map_err(Error::argument("allocate", name))?;
         let time = self.time().started();
         // Ends at the deadline: another process may release the segment after each allocation.
         loop {
@@ -64,9 +80,9 @@ impl Client {
                 Err(error) if error.has_failed_with(Failure::NotFound) => {}
                 Ok(found) => {
                     let location = found.location();
-                    let wanted = (spec.bytes, spec.row_bytes, spec.model);
+                    let wanted = (wire.bytes, wire.row_bytes, wire.model);
                     if (location.bytes, location.row_bytes, location.model) != wanted {
-                        let wanted = shape_of(spec.bytes, spec.row_bytes, spec.model);
+                        let wanted = shape_of(wire.bytes, wire.row_bytes, wire.model);
                         return Err(Error::wrong_shape("open or allocate", name, location.shape(), wanted));
                     }
                     return Ok(found);
@@ -85,11 +101,11 @@ impl Client {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let allocator = client.clone();
     /// let other = std::thread::spawn(move || allocator.allocate("scores", ddss::Spec::new(64)));
     /// let scores = client.wait_for("scores")?;
-    /// assert_eq!(scores.bytes(), 64);
+    /// assert_eq!(scores.len(), 64);
     /// # other.join().expect("it does not panic")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -116,33 +132,6 @@ impl Client {
         let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
         let opened = client.run(time, plan.returns(opened)).await?;
         Ok(client.into_segment(plan.target, opened))
-    }
-
-    /// Allocates a segment for another user.
-    ///
-    /// Until the owner is set, only root can use the segment; from then on it counts against the owner's quota.
-    /// Root may name any user; other users may only name another group of this process. If this process dies in
-    /// between, a segment of that name remains that only root can use.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.info.permissions.owner;
-    /// # let alice = me;
-    /// let inbox = client.allocate_for("inbox", ddss::Spec::new(64).mode(0o620), alice)?;
-    /// assert_eq!(inbox.stat()?.info.permissions.owner, alice);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<Segment, Error> {
-        spec.check().map_err(Error::argument("allocate", name))?;
-        let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
-        if let Err(error) = made.set_owner_and_mode(owner, spec.mode).await {
-            // The segment is still unused. If its release fails too, the first error says more.
-            drop(made.release().await);
-            return Err(error);
-        }
-        // The bytes have moved to an area that their readers may map.
-        self.open(name).await
     }
 
     /// Makes one round trip to a progress thread, without any effect.

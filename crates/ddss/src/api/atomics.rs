@@ -4,9 +4,8 @@ use super::segment::Segment;
 use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::value::{AtomicResult, Stamp, Value};
-use ddss_core::{AtomicOp, LockToken, Model, Operation, Version};
-use std::ops::RangeBounds;
+use crate::value::{AtomicResult, Stamp};
+use ddss_core::{AtomicOp, LockToken, Operation, Version};
 
 #[twin]
 impl Segment {
@@ -24,7 +23,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let segment = client.allocate("leader", ddss::Spec::new(8))?;
     /// let won = segment.compare_swap(0, 0, 17)?.before == 0;
     /// assert!(won);
@@ -40,7 +39,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let peak = client.allocate("peak", ddss::Spec::new(8))?;
     /// assert_eq!(peak.fetch_max(0, 7)?.before, 0);
     /// let smaller = peak.fetch_max(0, 5)?;
@@ -56,7 +55,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let stock = client.allocate("stock", ddss::Spec::new(8))?;
     /// stock.fetch_add(0, 3)?;
     /// let has_sold = |wanted| Ok::<_, ddss::Error>(stock.checked_sub(0, wanted)?.before >= wanted);
@@ -100,19 +99,5 @@ impl Segment {
         let operation = Operation::Await { segment: self.id(), offset, above: version };
         let plan = self.location().plan("watch", operation);
         self.client().run_wait(time, plan.returns(|completion, _| Stamp::of(completion))).await
-    }
-
-    /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads. The bytes are newer than `version` under
-    /// every model. Both steps share the timeout of one call.
-    pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let (offset, length) = self.location().place(range)?;
-        let (mut bytes, time) = (vec![0; length], self.time().started());
-        self.wait_by(time, version).await?;
-        let mut stamp = self.get_by(time, offset, &mut bytes).await?;
-        if stamp.version <= version {
-            // A read cache that is fresh enough for the model may be older than the awaited version.
-            stamp = self.with_model(Model::Write).get_by(time, offset, &mut bytes).await?;
-        }
-        Ok(Value::new(bytes, stamp))
     }
 }

@@ -18,10 +18,10 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let door = client.allocate("door", ddss::Spec::new(8))?;
     /// # let _held = door.lock()?;
-    /// if let Some(holder) = door.stat()?.holder {
+    /// if let Some(holder) = door.stat()?.lock.holder {
     ///     println!("taking it from a client of {}", holder.node);
     ///     assert_eq!(door.break_lock()?, 1);
     /// }

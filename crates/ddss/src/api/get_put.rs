@@ -4,10 +4,11 @@ use super::segment::Segment;
 use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::plan::transfer::{LargeGet, LargePut};
+use crate::options::{GetOptions, PutOptions};
+use crate::plan::transfer::{LargeGet, LargePut, Progress};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::TRANSFER_BYTES_MAX;
-use ddss_core::{Completion, Operation, PutConditions, SegmentId, Version};
+use ddss_core::{Completion, Model, Operation, PutConditions, SegmentId, Version};
 use std::ops::RangeBounds;
 
 #[twin]
@@ -22,8 +23,9 @@ impl Segment {
         self.location().id
     }
 
-    /// Returns the segment's size in bytes.
-    pub fn bytes(&self) -> u64 {
+    /// Returns the segment's size in bytes, which is never zero.
+    #[allow(clippy::len_without_is_empty, reason = "no segment is empty")]
+    pub fn len(&self) -> u64 {
         self.location().bytes
     }
 
@@ -37,19 +39,32 @@ impl Segment {
         Ok(Value::new(bytes, stamp))
     }
 
-    /// Reads a range of an earlier committed version. The segment's history must still contain it
-    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
-    /// fails with [`ErrorKind::VersionGone`](crate::ErrorKind::VersionGone). A version that the segment has not reached
-    /// fails with [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch).
-    pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+    /// Reads a range with these options.
+    pub async fn get_with(&self, range: impl RangeBounds<u64>, options: GetOptions<'_>) -> Result<Value, Error> {
+        let GetOptions { at_version: version, newer_than, progress } = options;
         let (offset, length) = self.location().place(range)?;
-        let mut bytes = vec![0; length];
-        let stamp = if length > TRANSFER_BYTES_MAX {
-            let parts = LargeGet { offset, version: Some(version), progress: &mut |_, _| () };
-            self.get_large(self.time(), &mut bytes, parts).await?
-        } else {
-            self.client().run(self.time(), self.location().get(offset, &mut bytes, Some(version))?).await?
+        let (mut bytes, mut time) = (vec![0; length], self.time());
+        if let Some(known) = newer_than {
+            time = time.started();
+            self.wait_by(time, known).await?;
+        }
+        let mut none = |_, _| ();
+        let progress: &mut Progress<'_> = match progress {
+            Some(progress) => progress,
+            None => &mut none,
         };
+        let read = if version.is_none() { self.get_in_place(offset, &mut bytes).await } else { None };
+        let mut stamp = match read {
+            Some(stamp) => {
+                progress(length as u64, length as u64);
+                stamp
+            }
+            None => self.get_large(time, &mut bytes, LargeGet { offset, version, progress }).await?,
+        };
+        if version.is_none() && newer_than.is_some_and(|known| stamp.version <= known) {
+            // A read cache that is fresh enough for the model may be older than the awaited version.
+            stamp = self.with_model(Model::Write).get_by(time, offset, &mut bytes).await?;
+        }
         Ok(Value::new(bytes, stamp))
     }
 
@@ -99,6 +114,32 @@ impl Segment {
     /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch).
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)).await
+    }
+
+    /// Writes bytes with these options; several ranges as one version, like [`put_many`](Self::put_many).
+    pub async fn put_with(&self, parts: &[(u64, &[u8])], options: PutOptions<'_>) -> Result<Stamp, Error> {
+        let conditions = self.location().put_conditions(options.if_version, None);
+        self.put_parts(parts, conditions, options.progress).await
+    }
+
+    pub(crate) async fn put_parts(
+        &self,
+        parts: &[(u64, &[u8])],
+        conditions: PutConditions,
+        progress: Option<&mut Progress<'_>>,
+    ) -> Result<Stamp, Error> {
+        let mut none = |_, _| ();
+        let progress: &mut Progress<'_> = match progress {
+            Some(progress) => progress,
+            None => &mut none,
+        };
+        if let &[(offset, bytes)] = parts {
+            return self.put_large(self.time(), bytes, LargePut { offset, conditions, progress }).await;
+        }
+        let stamp = self.put_many_with(parts, conditions).await?;
+        let total = parts.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        progress(total, total);
+        Ok(stamp)
     }
 
     /// Writes with this deadline, under these conditions.

@@ -4,7 +4,7 @@ use super::segment::Segment;
 use super::{LockGuard, twin};
 use crate::error::Error;
 use crate::lease::lease_state::Renewal;
-use crate::options::LockOptions;
+use crate::options::{LockOptions, PutOptions};
 use crate::value::{AtomicResult, Stamp, Value, first_word};
 use ddss_core::{AtomicOp, LockToken, Operation, PutConditions, Version};
 use std::ops::RangeBounds;
@@ -21,7 +21,7 @@ impl Segment {
     /// A lock belongs to its [`LockGuard`], not to the client. Threads of one client that exclude each other each
     /// take the lock and wait in the lock queue. A second `lock` by the holder therefore waits for itself, as with
     /// a mutex. The call fails with [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) at its deadline, or at once with [`ErrorKind::Locked`](crate::ErrorKind::Locked)
-    /// under [`LockOptions::no_wait`].
+    /// under a [`LockOptions::timeout`] of zero.
     pub async fn lock(&self) -> Result<LockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
@@ -94,12 +94,13 @@ impl LockGuard {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// let spec = ddss::Spec::new(64).model(ddss::Model::Version);
     /// let account = client.allocate("account", spec)?;
     /// let held = account.lock()?;
     /// let put = held.put_if(held.version(), 0, b"first")?;
-    /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")])?;
+    /// let parts: [(u64, &[u8]); 2] = [(0, b"FIRST"), (8, b"and more")];
+    /// held.put_with(&parts, ddss::PutOptions::new().if_version(put.version))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
@@ -111,10 +112,9 @@ impl LockGuard {
         self.segment.put_many_with(parts, self.conditions(None)).await
     }
 
-    /// Writes several ranges if the guard still has the lock and the segment that version:
-    /// [`Segment::put_many_if`].
-    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.segment.put_many_with(parts, self.conditions(Some(version))).await
+    /// Writes bytes with these options if the guard still has the lock: [`Segment::put_with`].
+    pub async fn put_with(&self, parts: &[(u64, &[u8])], options: PutOptions<'_>) -> Result<Stamp, Error> {
+        self.segment.put_parts(parts, self.conditions(options.if_version), options.progress).await
     }
 
     /// Adds to a word if the guard still has the lock: [`Segment::fetch_add`].
@@ -148,7 +148,7 @@ impl LockGuard {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let account = client.allocate("account", ddss::Spec::new(64))?;
     /// let held = account.lock()?;
     /// held.renew()?;

@@ -5,7 +5,8 @@ use super::{Client, twin};
 use crate::error::Error;
 use crate::plan::listing::{ListCursor, list_error};
 use crate::plan::{CallPlan, Outgoing};
-use ddss_core::{ArenaRange, Failure, Listing, Operation, PermissionUpdate, Principal, Spec};
+use crate::segment_info::{Permissions, SegmentInfo};
+use ddss_core::{ArenaRange, Failure, Listing, Operation, PermissionUpdate, Principal};
 
 #[twin]
 impl Client {
@@ -24,7 +25,7 @@ impl Client {
 /// Checks that a mode has no bits beside the nine Unix permission bits.
 fn checked_mode(mode: u16, name: &str) -> Result<u16, Error> {
     // The same refusal as for a segment that is created with this mode.
-    Spec::new(1).mode(mode).check().map_err(Error::argument("change the permissions of", name))?;
+    ddss_core::Spec::new(1).mode(mode).check().map_err(Error::argument("change the permissions of", name))?;
     Ok(mode)
 }
 
@@ -32,27 +33,23 @@ fn checked_mode(mode: u16, name: &str) -> Result<u16, Error> {
 impl Segment {
     /// Returns the segment's metadata as its home sees it now. For a replicated segment, a home that is cut off
     /// returns its last known state: fit for display, not for decisions.
-    pub async fn stat(&self) -> Result<Listing, Error> {
+    pub async fn stat(&self) -> Result<SegmentInfo, Error> {
         let operation = Operation::Stat { segment: self.id(), page: ArenaRange::NOWHERE };
         let page = self.client().run(self.time(), self.location().plan("stat", operation).returns_page()).await?;
         let found = page.and_then(|(_, found)| found.into_iter().next().ok_or(Failure::Malformed));
-        found.map_err(|failure| Error::failed("stat", self.name(), failure))
+        let found = found.map_err(|failure| Error::failed("stat", self.name(), failure))?;
+        Ok(SegmentInfo::of(&found))
     }
 
-    /// Changes the nine Unix permission bits. Only the owner and root may do so. If the set of readers changes, the
-    /// bytes move to memory that only the new readers can map; old mappings no longer show the segment.
-    pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        let mode = Some(checked_mode(mode, self.name())?);
-        self.update_permissions(PermissionUpdate { mode, owner: None }).await
+    /// Sets owner and mode. Only the owner and root may do so; only root may name another user, and the owner a group of
+    /// this process. If the set of readers changes, the bytes move to memory that only the new readers can map; old
+    /// mappings no longer show the segment.
+    pub async fn set_permissions(&self, permissions: Permissions) -> Result<(), Error> {
+        let Permissions { uid, gid, mode } = permissions;
+        self.set_owner_and_mode(Principal { uid, gid }, mode.0).await
     }
 
-    /// Changes the owning user and group. Only root may change the user; the owner may set a group of this process.
-    /// The set of readers may change, so the bytes move as with [`set_mode`](Self::set_mode).
-    pub async fn set_owner(&self, owner: Principal) -> Result<(), Error> {
-        self.update_permissions(PermissionUpdate { mode: None, owner: Some(owner) }).await
-    }
-
-    /// Sets owner and mode of a segment that was created for another user.
+    /// Sets owner and mode, as the wire has them.
     pub(crate) async fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
         let mode = Some(checked_mode(mode, self.name())?);
         self.update_permissions(PermissionUpdate { mode, owner: Some(owner) }).await

@@ -5,8 +5,9 @@ use super::{Client, twin};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::plan::postcard_format::{FIRST_READ_BYTES, HEAD_BYTES, encode, encoded_bytes, no_value};
-use crate::value::{Stamp, Typed};
-use ddss_core::{Failure, Spec, Version};
+use crate::spec::Spec;
+use crate::value::{Stamp, Versioned};
+use ddss_core::{Failure, Version};
 use serde::{Serialize, de::DeserializeOwned};
 use std::marker::PhantomData;
 
@@ -16,7 +17,7 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::PostcardValue;
 /// let first = ("guest".to_owned(), vec![1, 2, 3]);
 /// let user: PostcardValue<(String, Vec<u32>)> = PostcardValue::allocate(&client, "user", 1000, &first)?;
@@ -68,12 +69,12 @@ impl<T: Serialize + DeserializeOwned> PostcardValue<T> {
 
     /// Reads the value. A segment that holds no value of this type is refused with
     /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
-    pub async fn get(&self) -> Result<Typed<T>, Error> {
+    pub async fn get(&self) -> Result<Versioned<T>, Error> {
         self.read(self.segment.time()).await
     }
 
-    async fn read(&self, time: Deadline) -> Result<Typed<T>, Error> {
-        let (name, bytes) = (self.segment.name(), self.segment.bytes());
+    async fn read(&self, time: Deadline) -> Result<Versioned<T>, Error> {
+        let (name, bytes) = (self.segment.name(), self.segment.len());
         let mut length = bytes.min(FIRST_READ_BYTES);
         loop {
             let mut read = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
@@ -85,7 +86,7 @@ impl<T: Serialize + DeserializeOwned> PostcardValue<T> {
             if wanted <= length {
                 let decoded = postcard::from_bytes(&read[HEAD_BYTES..wanted as usize]);
                 let value = decoded.map_err(|error| no_value::<T>(name, &error.to_string()))?;
-                return Ok(Typed { value, stamp });
+                return Ok(Versioned { value, stamp });
             }
             // The next read is longer, so this ends.
             length = wanted;
@@ -94,29 +95,29 @@ impl<T: Serialize + DeserializeOwned> PostcardValue<T> {
 
     /// Writes the value as one version.
     pub async fn put(&self, value: &T) -> Result<Stamp, Error> {
-        let encoded = encode(value, self.segment.name(), self.segment.bytes())?;
+        let encoded = encode(value, self.segment.name(), self.segment.len())?;
         self.segment.put(0, &encoded).await
     }
 
     /// Writes the value if the segment still has that version: [`Segment::put_if`].
     pub async fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
-        let encoded = encode(value, self.segment.name(), self.segment.bytes())?;
+        let encoded = encode(value, self.segment.name(), self.segment.len())?;
         self.segment.put_if(version, 0, &encoded).await
     }
 
     /// Reads, changes and writes the value, and repeats until no other put came between. Returns the written value.
     ///
     /// All attempts share the timeout of one call.
-    pub async fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+    pub async fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Versioned<T>, Error> {
         let time = self.segment.time().started();
         loop {
-            let Typed { mut value, stamp } = self.read(time).await?;
+            let Versioned { mut value, stamp } = self.read(time).await?;
             change(&mut value);
-            let encoded = encode(&value, self.segment.name(), self.segment.bytes())?;
+            let encoded = encode(&value, self.segment.name(), self.segment.len())?;
             let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
             match self.segment.put_by(time, 0, &encoded, conditions).await {
                 Err(error) if error.failure() == Some(Failure::VersionMismatch) => {}
-                ended => return ended.map(|stamp| Typed { value, stamp }),
+                ended => return ended.map(|stamp| Versioned { value, stamp }),
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let scores = client.allocate("scores", ddss::Spec::new(4096))?;
 /// let put = scores.put(16, &42u64.to_le_bytes())?;
 /// let mut bytes = [0; 8];
@@ -46,8 +46,8 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # let spec = ddss::Spec { model: ddss::Model::Temporal(100_000), ..ddss::Spec::new(64) };
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let spec = ddss::Spec::new(64).model(ddss::Model::Temporal(100_000));
     /// # let prices = client.allocate("prices", spec)?;
     /// // The segment allows a copy of up to 100 ms; this once it has to be the newest value.
     /// let now = prices.with_model(ddss::Model::Strict).get(..)?;
@@ -59,7 +59,7 @@ impl Segment {
     }
 
     /// Returns a handle whose calls have this timeout instead of
-    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+    /// [`ConnectOptions::timeout`](crate::ConnectOptions::timeout).
     ///
     /// It holds for all calls of the handle and of the locks that it takes; a [`Batch`](crate::Batch) has its client's
     /// timeout. A call with more than 600 s fails with [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument).
@@ -68,7 +68,7 @@ impl Segment {
     /// # use ddss::ErrorKind;
     /// # use std::time::Duration;
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let scores = client.allocate("scores", ddss::Spec::new(64))?;
     /// let hasty = scores.with_timeout(Duration::from_millis(20));
     /// let nothing_new = hasty.wait_newer_than(hasty.get(0..8)?.version()).expect_err("nobody puts anything");

@@ -8,8 +8,9 @@ use super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
 use crate::error::reason::Reason;
-use crate::value::{Stamp, Typed};
-use ddss_core::{Failure, Spec, Version};
+use crate::spec::Spec;
+use crate::value::{Stamp, Versioned};
+use ddss_core::{Failure, Version};
 use std::marker::PhantomData;
 use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -28,7 +29,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// }
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let load: Shared<Load> = Shared::allocate(&client, "load", &Load { requests: 0, queued: 0 })?;
 /// load.update(|load| load.requests += 1)?;
 /// let now = load.get()?;
@@ -83,7 +84,7 @@ impl Segment {
         &self,
         offset: u64,
         mut change: impl FnMut(&mut T),
-    ) -> Result<Typed<T>, Error> {
+    ) -> Result<Versioned<T>, Error> {
         let time = self.time().started();
         loop {
             let mut value = T::new_zeroed();
@@ -92,7 +93,7 @@ impl Segment {
             let conditions = self.location().put_conditions(Some(stamp.version), None);
             match self.put_by(time, offset, value.as_bytes(), conditions).await {
                 Err(error) if error.failure() == Some(Failure::VersionMismatch) => std::hint::spin_loop(),
-                ended => return ended.map(|stamp| Typed { value, stamp }),
+                ended => return ended.map(|stamp| Versioned { value, stamp }),
             }
         }
     }
@@ -102,14 +103,14 @@ impl Segment {
 impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     /// Creates a view of an existing segment.
     pub fn new(segment: Segment, offset: u64) -> Result<Self, Error> {
-        check::<T>(segment.bytes(), segment.name(), offset, 1)?;
+        check::<T>(segment.len(), segment.name(), offset, 1)?;
         Ok(Self { segment, offset, kind: PhantomData })
     }
 
     /// Allocates a segment that holds one value.
     pub async fn allocate(client: &Client, name: &str, value: &T) -> Result<Self, Error> {
         let segment = client.allocate(name, Spec::new(size::<T>())).await?;
-        check::<T>(segment.bytes(), name, 0, 1)?;
+        check::<T>(segment.len(), name, 0, 1)?;
         let shared = Self { segment, offset: 0, kind: PhantomData };
         shared.put(value).await?;
         Ok(shared)
@@ -120,7 +121,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     /// a larger segment there is [`new`](Self::new).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
         let segment = client.open(name).await?;
-        if segment.location().row_bytes != 0 || segment.bytes() != size::<T>() {
+        if segment.location().row_bytes != 0 || segment.len() != size::<T>() {
             let size = size::<T>();
             let wanted = format_args!("one of {size} bytes for one value");
             return Err(Error::wrong_shape("open", name, segment.location().shape(), wanted));
@@ -129,10 +130,10 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     }
 
     /// Reads the value atomically.
-    pub async fn get(&self) -> Result<Typed<T>, Error> {
+    pub async fn get(&self) -> Result<Versioned<T>, Error> {
         let mut value = T::new_zeroed();
         let stamp = self.segment.get_into(self.offset, value.as_mut_bytes()).await?;
-        Ok(Typed { value, stamp })
+        Ok(Versioned { value, stamp })
     }
 
     /// Writes the value atomically.
@@ -150,7 +151,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     ///
     /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
     /// may have taken effect and is not retried.
-    pub async fn update(&self, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+    pub async fn update(&self, change: impl FnMut(&mut T)) -> Result<Versioned<T>, Error> {
         self.segment.update_value(self.offset, change).await
     }
 }
@@ -159,7 +160,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let scores: ddss::SharedSlice<u64> = ddss::SharedSlice::allocate(&client, "scores", 1000)?;
 /// scores.put(7, &42)?;
 /// let some = scores.get_range(5..10)?;
@@ -203,7 +204,7 @@ impl<T> SharedSlice<T> {
 impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
     /// Creates a view of `count` values from `offset` on of an existing segment.
     pub fn new(segment: Segment, offset: u64, count: usize) -> Result<Self, Error> {
-        check::<T>(segment.bytes(), segment.name(), offset, count)?;
+        check::<T>(segment.len(), segment.name(), offset, count)?;
         Ok(Self { segment, offset, count, kind: PhantomData })
     }
 
@@ -214,7 +215,7 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
         if range.start > range.end || end > byte(self.count) {
             // An offset that does not fit its type is beyond every segment.
             let offset = u64::try_from(begin).unwrap_or(u64::MAX);
-            let (target, bytes) = (self.segment.name().to_owned(), self.segment.bytes());
+            let (target, bytes) = (self.segment.name().to_owned(), self.segment.len());
             return Err(Reason::OutOfRange { action, target, offset, end, bytes }.into());
         }
         Ok(begin as u64)
@@ -229,32 +230,32 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
     /// Allocates a segment that holds `count` values, all bytes zero.
     pub async fn allocate(client: &Client, name: &str, count: usize) -> Result<Self, Error> {
         let segment = client.allocate(name, Spec::new(size::<T>().saturating_mul(count as u64))).await?;
-        check::<T>(segment.bytes(), name, 0, count)?;
+        check::<T>(segment.len(), name, 0, count)?;
         Ok(Self { segment, offset: 0, count, kind: PhantomData })
     }
 
     /// Opens a segment by name and views all of it as values.
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
         let segment = client.open(name).await?;
-        let count = segment.bytes().checked_div(size::<T>()).unwrap_or(0);
+        let count = segment.len().checked_div(size::<T>()).unwrap_or(0);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         Ok(Self { segment, offset: 0, count, kind: PhantomData })
     }
 
     /// Reads one value.
-    pub async fn get(&self, index: usize) -> Result<Typed<T>, Error> {
+    pub async fn get(&self, index: usize) -> Result<Versioned<T>, Error> {
         let place = self.at("get", index, 1)?;
         let mut value = T::new_zeroed();
         let stamp = self.segment.get_into(place, value.as_mut_bytes()).await?;
-        Ok(Typed { value, stamp })
+        Ok(Versioned { value, stamp })
     }
 
     /// Reads a range of values, all of one version.
-    pub async fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
+    pub async fn get_range(&self, range: Range<usize>) -> Result<Versioned<Vec<T>>, Error> {
         self.place("get", &range)?;
         let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(range.len()).collect();
         let stamp = self.get_into(range.start, &mut value).await?;
-        Ok(Typed { value, stamp })
+        Ok(Versioned { value, stamp })
     }
 
     /// Reads `into.len()` values, all of one version.
@@ -276,7 +277,7 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
 
     /// Reads, changes and writes one value, and retries until no put of the segment came between. Returns the written
     /// value. All attempts share the timeout of one call, as with [`Shared::update`].
-    pub async fn update(&self, index: usize, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+    pub async fn update(&self, index: usize, change: impl FnMut(&mut T)) -> Result<Versioned<T>, Error> {
         self.segment.update_value(self.at("update", index, 1)?, change).await
     }
 

@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::plan::Reply;
 use crate::plan::ranges::{bounds_of, fill, split};
 use crate::value::{Stamp, Value};
+use ddss_core::PutConditions;
 use ddss_core::limits::RANGES_MAX;
-use ddss_core::{PutConditions, Version};
 use std::ops::Range;
 
 #[twin]
@@ -22,13 +22,13 @@ impl Segment {
     /// transit. A scan can thus process one piece while the next one arrives.
     ///
     /// `meanwhile` runs exactly once, whatever the get's outcome, and has no deadline. Its own calls use another
-    /// channel of the client; with only [one](crate::ClientBuilder::channels) they fail as busy.
+    /// channel of the client; with only [one](crate::ConnectOptions::channels) they fail as busy.
     ///
     /// A task does not need this method: it joins the get with its own work.
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let table = client.allocate("table", ddss::Spec::new(3 * 4096))?;
     /// let (mut sum, mut here, mut next) = (0, [0; 4096], [0; 4096]);
     /// table.get_into(0, &mut here)?;
@@ -59,7 +59,7 @@ impl Segment {
     fn get_parts(&self, parts: &mut [(u64, &mut [u8])], meanwhile: &mut Option<impl FnOnce()>) -> Result<Stamp, Error> {
         let ranges = self.location().check_many("get", bounds_of(parts))?;
         let table = ranges.encode();
-        let plan = self.location().plan_get_many(&table, &ranges, None, |reply, at| fill(parts, reply, at));
+        let plan = self.location().plan_get_many(&table, &ranges, |reply, at| fill(parts, reply, at));
         self.client().run_while(self.time(), plan, meanwhile)
     }
 }
@@ -70,31 +70,18 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
     /// assert_eq!(head.version(), tail.version());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_with(ranges, None).await
-    }
-
-    /// Reads several ranges of an earlier committed version: [`get_at`](Segment::get_at).
-    pub async fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_with(ranges, Some(version)).await
-    }
-
-    pub(crate) async fn get_many_with(
-        &self,
-        ranges: &[Range<u64>],
-        version: Option<Version>,
-    ) -> Result<Vec<Value>, Error> {
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
         let ranges = self.location().check_many("get", ends)?;
         let (table, mut bytes) = (ranges.encode(), vec![0; ranges.sum() as usize]);
         let take = |reply: &Reply<'_>, at| reply.read(at, &mut bytes);
-        let plan = self.location().plan_get_many(&table, &ranges, version, take);
+        let plan = self.location().plan_get_many(&table, &ranges, take);
         let stamp = self.client().run(self.time(), plan).await?;
         Ok(split(&ranges, &bytes, stamp))
     }
@@ -104,7 +91,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let (mut head, mut tail) = ([0; 8], [0; 96]);
     /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
@@ -114,7 +101,7 @@ impl Segment {
     pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
         let ranges = self.location().check_many("get", bounds_of(parts))?;
         let table = ranges.encode();
-        let plan = self.location().plan_get_many(&table, &ranges, None, |reply, at| fill(parts, reply, at));
+        let plan = self.location().plan_get_many(&table, &ranges, |reply, at| fill(parts, reply, at));
         self.client().run(self.time(), plan).await
     }
 
@@ -122,11 +109,6 @@ impl Segment {
     /// one wins.
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
         self.put_many_with(parts, self.location().put_conditions(None, None)).await
-    }
-
-    /// Writes several ranges if the segment still has that version: [`put_if`](Segment::put_if).
-    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.put_many_with(parts, self.location().put_conditions(Some(version), None)).await
     }
 
     pub(crate) async fn put_many_with(

@@ -26,7 +26,7 @@ impl Segment {
         }
         loop {
             let stamp = match seen {
-                None => self.stat().await.map(|info| Stamp { version: info.version, timestamp: info.timestamp }),
+                None => self.stat().await.map(|info| info.stamp),
                 Some(seen) => self.wait_newer_than(seen).await,
             };
             match stamp {

@@ -2,6 +2,7 @@
 
 use super::Segment;
 use crate::error::Error;
+use crate::options::GetOptions;
 use crate::plan::read_window::{ReadWindow, stale, target};
 use crate::value::Stamp;
 use ddss_core::Version;
@@ -19,7 +20,7 @@ use std::ops::RangeBounds;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use std::io::{BufRead, Write};
 /// let notes = client.allocate("notes", ddss::Spec::new(64))?;
 /// let mut writer = notes.writer(0);
@@ -54,9 +55,10 @@ impl SegmentReader {
         let range = self.window.next_range(asked);
         let value = match self.window.stamp() {
             None => self.segment.get(range).map_err(io::Error::other)?,
-            Some(Stamp { version, .. }) => {
-                self.segment.get_at(version, range).map_err(|error| stale(error, version))?
-            }
+            Some(Stamp { version, .. }) => self
+                .segment
+                .get_with(range, GetOptions::new().at_version(version))
+                .map_err(|error| stale(error, version))?,
         };
         self.window.load(self.window.at(), value);
         Ok(())
@@ -98,7 +100,7 @@ impl Seek for SegmentReader {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use std::io::Write;
 ///
 /// let notes = client.allocate("notes", ddss::Spec::new(64))?;
@@ -131,7 +133,7 @@ impl SegmentWriter {
 
 impl Write for SegmentWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.segment.bytes().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
+        let room = self.segment.len().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
         let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
         if length == 0 && !bytes.is_empty() {
             let what = format!("{} has no more than {room} bytes from {} on", self.segment.name(), self.offset);

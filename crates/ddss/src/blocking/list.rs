@@ -3,17 +3,18 @@
 use super::Client;
 use crate::error::Error;
 use crate::plan::listing::ListCursor;
+use crate::segment_info::SegmentInfo;
 use ddss_core::Listing;
 
 /// Iterator over the segments that [`Client::list`] finds, ordered by node, then shard, then name.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # client.allocate("scores/today", ddss::Spec::new(64))?;
 /// for listing in client.list("scores/")? {
 ///     let listing = listing?;
-///     println!("{} {} bytes on {}", listing.name, listing.info.bytes, listing.info.segment.home());
+///     println!("{} {} bytes on {}", listing.name, listing.len, listing.home);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -56,7 +57,7 @@ impl SegmentList {
 }
 
 impl Iterator for SegmentList {
-    type Item = Result<Listing, Error>;
+    type Item = Result<SegmentInfo, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() && !self.ended {
@@ -73,6 +74,6 @@ impl Iterator for SegmentList {
                 }
             }
         }
-        self.ready.pop().map(Ok)
+        self.ready.pop().map(|listing| Ok(SegmentInfo::of(&listing)))
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let account = client.allocate("account", ddss::Spec::new(64))?;
 /// let held = account.lock()?;
 /// let balance = held.get(0..8)?;

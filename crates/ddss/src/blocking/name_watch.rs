@@ -3,7 +3,7 @@
 use super::Client;
 use crate::async_client::wait;
 use crate::error::Error;
-use crate::plan::listing::NameEvent;
+use crate::segment_info::SegmentEvent;
 use std::time::{Duration, Instant};
 
 /// An endless iterator over the names with a prefix: first those that exist, then each one that is made or released. The
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// use ddss::{NameEvent, Spec};
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{SegmentEvent, Spec};
 /// use std::time::Duration;
 ///
 /// let mut names = client.watch_names("jobs/")?;
 /// assert!(names.next_within(Duration::from_millis(20))?.is_none());
 /// let job = client.allocate("jobs/1", Spec::new(64))?;
-/// assert!(matches!(names.next().transpose()?, Some(NameEvent::Made(made)) if made.info.bytes == 64));
+/// assert!(matches!(names.next().transpose()?, Some(SegmentEvent::Created(made)) if made.len == 64));
 /// job.release()?;
-/// assert!(matches!(names.next().transpose()?, Some(NameEvent::Released(name)) if name.as_str() == "jobs/1"));
+/// assert!(matches!(names.next().transpose()?, Some(SegmentEvent::Released(name)) if name == "jobs/1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -45,13 +45,13 @@ impl NameWatch {
     }
 
     /// Waits for the next name for at most `time`; `None` if none comes.
-    pub fn next_within(&mut self, time: Duration) -> Result<Option<NameEvent>, Error> {
+    pub fn next_within(&mut self, time: Duration) -> Result<Option<SegmentEvent>, Error> {
         wait::block_until(self.0.next(), Instant::now() + time).transpose()
     }
 }
 
 impl Iterator for NameWatch {
-    type Item = Result<NameEvent, Error>;
+    type Item = Result<SegmentEvent, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         Some(wait::block_on(self.0.next()))

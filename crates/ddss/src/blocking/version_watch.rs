@@ -14,7 +14,7 @@ use ddss_core::Version;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let scores = client.allocate("scores", ddss::Spec::new(64))?;
 /// let mut versions = scores.watch();
 /// # let mut rounds = 0;

@@ -8,8 +8,8 @@ use std::fmt::Display;
 /// Reason why a call failed. Its text names what was tried and the next step.
 ///
 /// ```
-/// use ddss::{Client, ErrorKind};
-/// let error = Client::builder().folder("/nowhere").connect().expect_err("there is no daemon");
+/// use ddss::{Client, ConnectOptions, ErrorKind};
+/// let error = Client::connect_with(ConnectOptions::new().directory("/nowhere")).expect_err("there is no daemon");
 /// assert_eq!(error.kind(), ErrorKind::NoDaemon);
 /// assert!(error.to_string().contains("ddssd --dir /nowhere"));
 /// ```
@@ -23,9 +23,9 @@ const _: () = assert!(size_of::<Error>() == 8, "results stay small");
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// use ddss::{Client, Spec};
+/// use ddss::{Client, ConnectOptions, Spec};
 ///
-/// let client = Client::builder().folder(node.folder()).connect()?;
+/// let client = Client::connect_with(ConnectOptions::new().directory(node.folder()))?;
 /// if let Err(error) = client.allocate("frames", Spec::new(1 << 20)) {
 ///     if let Some(reached) = error.limit() {
 ///         eprintln!("no more {}: {:?} are used", reached.limit, reached.used);
@@ -61,10 +61,10 @@ impl Error {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let account = client.allocate("account", ddss::Spec::new(64))?;
     /// let held = account.lock()?;
-    /// let error = account.lock_with(ddss::LockOptions::new().no_wait()).expect_err("it is held");
+    /// let error = account.lock_with(ddss::LockOptions::new().timeout(std::time::Duration::ZERO)).expect_err("it is held");
     /// assert!(error.is_retryable() && !error.is_conflict());
     /// held.unlock()?;
     /// assert!(!client.open("nothing").expect_err("no such name").is_retryable());
@@ -93,7 +93,7 @@ impl Error {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let account = client.allocate("account", ddss::Spec::new(64))?;
     /// let seen = account.get(0..8)?;
     /// let other = account.put(0, b"first")?;

@@ -6,7 +6,7 @@ use ddss_core::Failure;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::ErrorKind;
 /// let error = client.open("nothing").expect_err("there is no such name");
 /// assert_eq!(error.kind(), ErrorKind::NotFound);

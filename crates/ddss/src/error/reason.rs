@@ -120,7 +120,7 @@ pub(crate) enum Reason {
         path: PathBuf,
     },
     /// No daemon runs there.
-    #[error("no daemon is running at {}: start one with `ddssd --dir {}`, or name the folder of another in DDSS_DIR", socket.display(), folder.display())]
+    #[error("no daemon is running at {}: start one with `ddssd --dir {}`, or name the directory of another in DDSS_DIR", socket.display(), folder.display())]
     NoDaemon {
         /// The socket that was tried.
         socket: PathBuf,

@@ -213,13 +213,13 @@ mod tests {
         wait_until(|| guards.iter().all(|guard| guard.lease.current().renewals() >= 4));
         for (guard, name) in guards.iter().zip(&names) {
             assert!(!guard.lease_left().is_zero());
-            let other = theirs.open(name).unwrap().lock_with(LockOptions::new().no_wait());
+            let other = theirs.open(name).unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO));
             assert_eq!(other.unwrap_err().kind(), ErrorKind::Locked);
             guard.put(0, b"still").unwrap();
         }
         drop(guards);
         for name in &names {
-            theirs.open(name).unwrap().lock_with(LockOptions::new().no_wait()).unwrap();
+            theirs.open(name).unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap();
         }
         wait_until(|| !mine.keeper().is_running());
         // The next guard starts the thread again.
@@ -265,7 +265,7 @@ mod tests {
             assert!(guard.lease_left() > Duration::ZERO && guard.lease_left() <= LEASE);
             guard.put(0, b"led").await.unwrap();
             guard.unlock().await.unwrap();
-            segment.lock_with(LockOptions::new().no_wait()).await.unwrap();
+            segment.lock_with(LockOptions::new().timeout(Duration::ZERO)).await.unwrap();
         });
     }
 }

@@ -299,7 +299,7 @@ mod tests {
         let (local, remote) = (node.local_read_client(), node.client());
         for (index, model) in MODELS.into_iter().enumerate() {
             let name = format!("model-{index}");
-            let here = local.allocate(&name, Spec { model, ..Spec::new(200) }).unwrap();
+            let here = local.allocate(&name, Spec::new(200).model(model)).unwrap();
             let there = remote.open(&name).unwrap();
             assert_eq!(here.location().can_read_locally(), model != Model::Read, "{model:?}");
             assert!(
@@ -327,7 +327,7 @@ mod tests {
     /// Reads concurrently with a writer whose values repeat one byte.
     fn beside_a_writer(node: &TestNode, model: Model, mut look: impl FnMut(&[u8])) {
         let (local, remote): (Client, Client) = (node.local_read_client(), node.client());
-        let here = local.allocate("beside", Spec { model, ..Spec::new(192) }).unwrap();
+        let here = local.allocate("beside", Spec::new(192).model(model)).unwrap();
         let there = remote.open("beside").unwrap();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {

@@ -3,14 +3,15 @@
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout, Spec};
+use crate::spec::Spec;
+use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Entry of a map: its value, and the time until it expires.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use std::time::Duration;
 /// let sessions: ddss::SharedMap<u64, u64> = ddss::SharedMap::allocate(&client, "sessions", 100)?;
 /// sessions.insert(&4711, &1)?;
@@ -65,7 +66,7 @@ pub(crate) fn checked_layout(
 /// Returns the specification of a map for that many keys, at a load of 0.8.
 pub(crate) fn spec_of(layout: BucketLayout, keys: u64) -> Spec {
     let buckets = keys.saturating_mul(5).div_ceil(4 * layout.slots as u64).max(2);
-    Spec::table(buckets + 1, layout.row_bytes() as u32)
+    Spec::new(buckets + 1).row_len(layout.row_bytes() as u32)
 }
 
 /// Refuses to begin one more attempt after the deadline.

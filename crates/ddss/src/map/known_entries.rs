@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// ```
 /// use ddss::{MapEvent, SharedMap};
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let stock: SharedMap<[u8; 4], u64> = SharedMap::allocate(&client, "stock", 100)?;
 /// let mut watch = stock.watch_prefix(b"nut");
 /// stock.insert(b"nut7", &12)?;

@@ -12,7 +12,7 @@ use ddss_core::{ArenaRange, AtomicOp, Completion, Operation, Ranges, Version};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let segment = client.allocate("answers", ddss::Spec::new(64))?;
 /// let answers = client.batch().put(&segment, 0, b"here")?.run()?;
 /// for answer in answers {
@@ -41,8 +41,8 @@ impl BatchReply {
     /// Returns the version and the timestamp.
     pub fn stamp(&self) -> Stamp {
         match self {
-            BatchReply::Got(value) => value.stamp(),
-            BatchReply::GotMany(values) => values[0].stamp(),
+            BatchReply::Got(value) => value.stamp,
+            BatchReply::GotMany(values) => values[0].stamp,
             BatchReply::Put(stamp) => *stamp,
             BatchReply::Atomic(result) => result.stamp,
         }
@@ -124,7 +124,7 @@ impl BatchCall {
         let segment = location.id;
         match self {
             BatchCall::Get { offset, length } => location.plan_get(*offset, *length, None),
-            BatchCall::GetMany { ranges, table } => location.plan_get_ranges(table, ranges, None),
+            BatchCall::GetMany { ranges, table } => location.plan_get_ranges(table, ranges),
             BatchCall::Put { offset, bytes, version } => {
                 location.plan_put(*offset, bytes, location.put_conditions(*version, None))
             }

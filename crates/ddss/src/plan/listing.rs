@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, PlannedCall};
-use ddss_core::{Failure, ListPage, ListQuery, Listing, Name, NodeId};
+use ddss_core::{Failure, ListPage, ListQuery, Listing, NodeId};
 
 /// A page of a listing, or the reason why its bytes are invalid.
 pub(crate) type Page = Result<(ListPage, Vec<Listing>), Failure>;
@@ -73,24 +73,4 @@ impl ListCursor {
 
 pub(crate) fn list_error(prefix: &str, failure: Failure) -> Error {
     Error::failed("list", prefix, failure)
-}
-
-/// A name that was made or released.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// use ddss::NameEvent;
-/// client.allocate("jobs/1", ddss::Spec::new(64))?;
-/// let first = client.watch_names("jobs/")?.next().transpose()?;
-/// assert!(matches!(first, Some(NameEvent::Made(job)) if job.name.as_str() == "jobs/1"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum NameEvent {
-    /// The name stands for this segment.
-    Made(Listing),
-    /// The name does not stand for a segment any more, or this user may not know of it any more.
-    Released(Name),
 }

@@ -5,7 +5,7 @@ use crate::location::SegmentLocation;
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall, Reply, list_bytes};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
-use ddss_core::{ArenaRange, BadArgument, Failure, Operation, PutConditions, Ranges, Version};
+use ddss_core::{ArenaRange, BadArgument, Failure, Operation, PutConditions, Ranges};
 
 impl SegmentLocation {
     /// Checks the number of ranges, each range and their total size.
@@ -40,22 +40,16 @@ impl SegmentLocation {
         &'a self,
         table: &'a [u8],
         ranges: &Ranges,
-        version: Option<Version>,
         mut take: impl FnMut(&Reply<'_>, usize) + Send,
     ) -> PlannedCall<'a, impl Decoder<Stamp>> {
-        self.plan_get_ranges(table, ranges, version).returns(move |completion, reply| {
+        self.plan_get_ranges(table, ranges).returns(move |completion, reply| {
             take(reply, ARENA_SLOT_BYTES);
             Stamp::of(completion)
         })
     }
 
-    pub(crate) fn plan_get_ranges<'a>(
-        &'a self,
-        table: &'a [u8],
-        ranges: &Ranges,
-        version: Option<Version>,
-    ) -> CallPlan<'a> {
-        let (list, count, options) = (ArenaRange::NOWHERE, ranges.as_slice().len() as u8, self.read_options(version));
+    pub(crate) fn plan_get_ranges<'a>(&'a self, table: &'a [u8], ranges: &Ranges) -> CallPlan<'a> {
+        let (list, count, options) = (ArenaRange::NOWHERE, ranges.as_slice().len() as u8, self.read_options(None));
         let operation = Operation::GetMany { segment: self.id, list, ranges: count, options };
         self.plan("get", operation).sends(Outgoing::Bytes(table)).receives(list_bytes(ranges))
     }

@@ -65,8 +65,8 @@ impl ReadWindow {
 
     /// Takes the bytes that were read at that place of the range.
     pub(crate) fn load(&mut self, at: u64, value: Value) {
-        self.stamp = Some(value.stamp());
-        (self.loaded_at, self.loaded) = (at, value.into_bytes());
+        self.stamp = Some(value.stamp);
+        (self.loaded_at, self.loaded) = (at, value.value);
     }
 
     /// Moves bytes that are here to the caller.

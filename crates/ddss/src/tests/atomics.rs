@@ -2,7 +2,7 @@
 
 use crate::testing::TestNode;
 use crate::*;
-use crate::{ErrorKind, LockOptions, Spec};
+use crate::{ErrorKind, GetOptions, LockOptions, Spec};
 use std::time::Duration;
 
 #[test]
@@ -43,7 +43,7 @@ fn put_if_does_nothing_when_version_differs() {
     assert_eq!((stale.kind(), stale.is_indeterminate()), (ErrorKind::VersionMismatch, false));
     assert_eq!(segment.put_if(first.version, 0, b"three").unwrap().version, Version(2));
     assert_eq!(&segment.get(0..5).unwrap()[..], b"three");
-    let strict = Spec { model: Model::Version, ..Spec::new(8) };
+    let strict = Spec::new(8).model(Model::Version);
     let versioned = node.client().allocate("model-version", strict).unwrap();
     assert_eq!(versioned.put(0, &[1]).unwrap_err().kind(), ErrorKind::VersionMismatch);
     assert_eq!(versioned.put_if(Version(0), 0, &[1]).unwrap().version, Version(1));
@@ -56,7 +56,7 @@ fn wait_newer_than_returns_when_version_comes() {
     let client = node.client();
     let segment = client.allocate("watched", Spec::new(8)).unwrap();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| segment.get_newer_than(Version(0), ..).unwrap());
+        let waits = scope.spawn(|| segment.get_with(.., GetOptions::new().newer_than(Version(0))).unwrap());
         std::thread::sleep(Duration::from_millis(20));
         segment.put(0, &7u64.to_le_bytes()).unwrap();
         assert_eq!(&waits.join().unwrap()[..], &7u64.to_le_bytes());
@@ -76,7 +76,7 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     let held = segment.lock().unwrap();
     held.put(0, b"mine").unwrap();
     assert_eq!(&held.get(0..4).unwrap()[..], b"mine");
-    let no_wait = other.lock_with(LockOptions::new().no_wait()).unwrap_err();
+    let no_wait = other.lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap_err();
     assert_eq!(no_wait.kind(), ErrorKind::Locked);
     assert_eq!(other.lock().unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(other.put(0, b"they").unwrap_err().kind(), ErrorKind::TimedOut);
@@ -98,7 +98,7 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     // released.
     let again = node.short_timeout_client().open("locked").unwrap();
     let first = again.lock().unwrap();
-    let at_once = again.lock_with(LockOptions::new().no_wait()).unwrap_err();
+    let at_once = again.lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap_err();
     assert_eq!(at_once.kind(), ErrorKind::Locked);
     let second = again.lock().unwrap_err();
     assert_eq!((second.kind(), second.is_indeterminate()), (ErrorKind::TimedOut, false));

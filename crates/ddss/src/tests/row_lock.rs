@@ -6,7 +6,7 @@ use crate::{ErrorKind, Spec};
 use std::time::Duration;
 
 fn no_wait() -> LockOptions {
-    LockOptions::new().no_wait()
+    LockOptions::new().timeout(Duration::ZERO)
 }
 
 fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
@@ -18,7 +18,7 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     // If this broke, a lock of a row would not exclude other writers of it, or would stop the whole table.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = Table::allocate(&mine, "rows", Spec::table(8, 16)).unwrap();
+    let table = Table::allocate(&mine, "rows", Spec::new(8).row_len(16)).unwrap();
     let other = Table::open(&theirs, "rows").unwrap();
     // Its calls wait in vain.
     let hasty = Table::new(other.segment().with_timeout(Duration::from_millis(30))).unwrap();
@@ -40,7 +40,7 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     // Calls under the lock.
     let put = held.put_if(held.version(), 0, b"mine").unwrap();
     assert_eq!(failure(held.put_if(held.version(), 0, b"late")), ErrorKind::VersionMismatch);
-    assert_eq!((held.get().unwrap().stamp(), &held.get().unwrap()[..4]), (put, &b"mine"[..]));
+    assert_eq!((held.get().unwrap().stamp, &held.get().unwrap()[..4]), (put, &b"mine"[..]));
     assert_eq!(held.fetch_add(8, 5).unwrap().before, 0);
     assert_eq!(held.swap(8, 7).unwrap().before, 5);
     assert_eq!(held.compare_swap(8, 7, 9).unwrap().before, 7);
@@ -63,7 +63,7 @@ fn lost_row_lock_admits_no_put() {
     // If this broke, a holder that was away for too long could overwrite its successor's row.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = Table::allocate(&mine, "rows", Spec::table(4, 16)).unwrap();
+    let table = Table::allocate(&mine, "rows", Spec::new(4).row_len(16)).unwrap();
     let other = Table::open(&theirs, "rows").unwrap();
     let short = LockOptions::new().lease(Duration::from_millis(1));
     let late = table.lock_row_with(1, short).unwrap();
@@ -84,13 +84,13 @@ fn locks_of_rows_and_of_their_table_exclude_each_other() {
     // If this broke, a holder of the table would see a row change, or would never get the lock.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = Table::allocate(&mine, "rows", Spec::table(4, 16)).unwrap();
+    let table = Table::allocate(&mine, "rows", Spec::new(4).row_len(16)).unwrap();
     let other = Table::open(&theirs, "rows").unwrap();
     let (first, second) = (table.lock_row(1).unwrap(), table.lock_row(2).unwrap());
     assert_eq!(failure(other.segment().lock_with(no_wait())), ErrorKind::Locked);
     std::thread::scope(|scope| {
         let whole = scope.spawn(|| other.segment().lock().unwrap());
-        while table.segment().stat().unwrap().waiting == 0 {
+        while table.segment().stat().unwrap().lock.waiting == 0 {
             std::thread::yield_now();
         }
         assert_eq!(failure(table.lock_row_with(3, no_wait())), ErrorKind::Locked, "the table comes first");
@@ -115,7 +115,7 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
     let node = TestNode::start();
     let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
     block_on(async {
-        let table = aio::Table::allocate(&mine, "rows", Spec::table(4, 16)).await.unwrap();
+        let table = aio::Table::allocate(&mine, "rows", Spec::new(4).row_len(16)).await.unwrap();
         let other = aio::Table::open(&theirs, "rows").await.unwrap();
         let held = table.lock_row(2).await.unwrap();
         held.put(0, b"task").await.unwrap();

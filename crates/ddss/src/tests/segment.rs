@@ -1,7 +1,7 @@
 //! Tests of `api/segment.rs`.
 
 use crate::testing::{TestNode, block_on};
-use crate::{ErrorKind, Spec, Version};
+use crate::{ErrorKind, GetOptions, PutOptions, Spec, Version};
 
 #[test]
 fn async_vectored_calls_are_atomic() {
@@ -9,25 +9,23 @@ fn async_vectored_calls_are_atomic() {
     let node = TestNode::start();
     let client = node.client().aio().unwrap();
     block_on(async {
-        let table = client.allocate("table", Spec { history: 2, ..Spec::new(9000) }).await.unwrap();
+        let table = client.allocate("table", Spec::new(9000).history(2)).await.unwrap();
         let first = table.put_many(&[(0, b"head"), (8990, b"tail")]).await.unwrap();
-        let second = table.put_many_if(first.version, &[(0, b"HEAD")]).await.unwrap();
-        let stale = table.put_many_if(first.version, &[(0, b"late")]).await.unwrap_err();
+        let second = table.put_with(&[(0, b"HEAD")], PutOptions::new().if_version(first.version)).await.unwrap();
+        let stale = table.put_with(&[(0, b"late")], PutOptions::new().if_version(first.version)).await.unwrap_err();
         assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
         let ranges = [0..4, 8990..8994];
-        for (values, head, stamp) in [
-            (table.get_many(&ranges).await.unwrap(), b"HEAD", second),
-            (table.get_many_at(first.version, &ranges).await.unwrap(), b"head", first),
-        ] {
-            assert_eq!((&values[0][..], &values[1][..]), (&head[..], &b"tail"[..]));
-            assert!(values.iter().all(|value| value.stamp() == stamp));
-        }
+        let values = table.get_many(&ranges).await.unwrap();
+        assert_eq!((&values[0][..], &values[1][..]), (&b"HEAD"[..], &b"tail"[..]));
+        assert!(values.iter().all(|value| value.stamp == second));
+        let before = table.get_with(0..4, GetOptions::new().at_version(first.version)).await.unwrap();
+        assert_eq!((&before[..], before.stamp), (&b"head"[..], first));
         let (mut head, mut tail) = ([0; 4], [0; 4]);
         let stamp = table.get_many_into(&mut [(0, &mut head), (8990, &mut tail)]).await.unwrap();
         assert_eq!((stamp, &head, &tail), (second, b"HEAD", b"tail"));
         let mut two = [0; 2];
         assert_eq!(table.get_into(1, &mut two).await.unwrap(), second);
         assert_eq!(&two, b"EA");
-        assert_eq!(&table.get_newer_than(Version(1), 0..4).await.unwrap()[..], b"HEAD");
+        assert_eq!(&table.get_with(0..4, GetOptions::new().newer_than(Version(1))).await.unwrap()[..], b"HEAD");
     });
 }

@@ -14,7 +14,7 @@ fn rows_have_versions_of_their_own_on_every_path() {
     let (local, remote) = (node.local_read_client(), node.client());
     for (index, model) in MODELS.into_iter().enumerate() {
         let name = format!("table-{index}");
-        let here = Table::allocate(&local, &name, Spec::table(50, 100).model(model)).unwrap();
+        let here = Table::allocate(&local, &name, Spec::new(50).row_len(100).model(model)).unwrap();
         let there = Table::open(&remote, &name).unwrap();
         assert_eq!((there.rows(), there.row_bytes()), (50, 104));
         let first = there.put(7, 0, &[7; 104]).unwrap();
@@ -27,7 +27,7 @@ fn rows_have_versions_of_their_own_on_every_path() {
         assert_eq!(late.version(), Some(Version(2)), "{late}");
         for table in [&here, &there] {
             let (seven, eight, nine) = (table.get(7).unwrap(), table.get(8).unwrap(), table.get(9).unwrap());
-            assert_eq!((seven.stamp(), eight.stamp(), nine.version()), (again, second, Version(0)), "{model:?}");
+            assert_eq!((seven.stamp, eight.stamp, nine.version()), (again, second, Version(0)), "{model:?}");
             assert_eq!((&seven[..100], &seven[100..]), (&[7; 100][..], &b"7777"[..]));
             assert_eq!((&eight[..3], &eight[3..12], &eight[12..]), (&[0; 3][..], &[8; 9][..], &[0; 92][..]));
             assert!(nine.iter().all(|&byte| byte == 0));
@@ -45,7 +45,7 @@ fn calls_outside_of_one_row_are_refused() {
     // If this broke, a call would change two rows under one version, or memory behind the table.
     let node = TestNode::start();
     let (client, local) = (node.client(), node.local_read_client());
-    let table = Table::allocate(&client, "table", Spec::table(4, 16)).unwrap();
+    let table = Table::allocate(&client, "table", Spec::new(4).row_len(16)).unwrap();
     let of = |error: Error| error.kind();
     assert_eq!(of(table.get(4).unwrap_err()), ErrorKind::OutOfRange);
     assert_eq!(of(table.put(0, 9, &[0; 8]).unwrap_err()), ErrorKind::OutOfRange);
@@ -64,7 +64,7 @@ fn calls_outside_of_one_row_are_refused() {
         // Several ranges of one row are one version.
         let put = raw.put_many(&[(16, b"ab"), (30, b"yz")]).unwrap();
         let values = raw.get_many(&[16..18, 30..32]).unwrap();
-        assert_eq!((&values[0][..], &values[1][..], values[0].stamp()), (&b"ab"[..], &b"yz"[..], put));
+        assert_eq!((&values[0][..], &values[1][..], values[0].stamp), (&b"ab"[..], &b"yz"[..], put));
     }
     assert!((0..4).filter(|&row| table.get(row).unwrap().version() > Version(0)).eq([1]));
     let plain = client.allocate("plain", Spec::new(16)).unwrap();
@@ -109,7 +109,7 @@ fn wait_for_a_row_ends_with_its_put_and_no_other() {
     // If this broke, a watcher would poll, miss the change of its row, or wake for the change of another.
     let node = TestNode::start();
     let (writer, watcher) = (node.client(), node.client());
-    let table = Table::allocate(&writer, "watched", Spec::table(8, 16)).unwrap();
+    let table = Table::allocate(&writer, "watched", Spec::new(8).row_len(16)).unwrap();
     let there = Table::open(&watcher, "watched").unwrap();
     let hasty = Table::new(there.segment().with_timeout(Duration::from_millis(30))).unwrap();
     table.put(3, 0, b"first").unwrap();
@@ -151,7 +151,7 @@ fn lock_of_the_table_excludes_puts_of_its_rows() {
     // If this broke, a holder of the table's lock would see rows change.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.short_timeout_client());
-    let table = Table::allocate(&mine, "locked", Spec::table(4, 16)).unwrap();
+    let table = Table::allocate(&mine, "locked", Spec::new(4).row_len(16)).unwrap();
     let other = Table::open(&theirs, "locked").unwrap();
     let held = table.segment().lock().unwrap();
     assert_eq!(other.put(1, 0, b"they").unwrap_err().kind(), ErrorKind::TimedOut);
@@ -167,7 +167,7 @@ fn readers_of_a_row_see_whole_values_beside_its_writer() {
     // If this broke, a reader would act on a torn row.
     let node = TestNode::start();
     let (local, remote) = (node.local_read_client(), node.client());
-    let here = Table::allocate(&local, "beside", Spec::table(3, 192)).unwrap();
+    let here = Table::allocate(&local, "beside", Spec::new(3).row_len(192)).unwrap();
     let there = Table::open(&remote, "beside").unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -193,11 +193,11 @@ fn async_table_reads_rows_of_blocking_table() {
     // If this broke, a row would depend on its reader.
     let node = TestNode::start();
     let (threads, tasks) = (node.client(), node.client().aio().unwrap());
-    let table = Table::allocate(&threads, "table", Spec::table(10, 32)).unwrap();
+    let table = Table::allocate(&threads, "table", Spec::new(10).row_len(32)).unwrap();
     block_on(async {
         let same = aio::Table::open(&tasks, "table").await.unwrap();
         let put = same.put(3, 8, b"task").await.unwrap();
-        assert_eq!((table.get(3).unwrap().stamp(), &table.get(3).unwrap()[8..12]), (put, &b"task"[..]));
+        assert_eq!((table.get(3).unwrap().stamp, &table.get(3).unwrap()[8..12]), (put, &b"task"[..]));
         assert_eq!(same.put_if(3, put.version, 0, b"x").await.unwrap().version, Version(2));
         assert_eq!(same.fetch_add(4, 0, 5).await.unwrap().before, 0);
         let typed = aio::TypedTable::<u64>::new(same).unwrap();

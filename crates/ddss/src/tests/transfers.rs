@@ -1,7 +1,7 @@
 //! Tests of `api/large_values/transfers.rs`.
 
 use crate::testing::{TestNode, block_on};
-use crate::{ErrorKind, Segment, Spec};
+use crate::{ErrorKind, GetOptions, PutOptions, Segment, Spec};
 
 const BYTES: usize = 5 * Segment::TRANSFER_BYTES_MAX / 2;
 
@@ -22,7 +22,7 @@ fn large_value_is_one_version_for_both_clients() {
     assert_eq!(first.version.0, 1);
     for client in [node.client(), node.local_read_client()] {
         let value = client.open("large").unwrap().get(4..4 + BYTES as u64).unwrap();
-        assert!(value[..] == pattern(1)[..] && value.stamp() == first);
+        assert!(value[..] == pattern(1)[..] && value.stamp == first);
     }
     let client = node.client().aio().unwrap();
     block_on(async {
@@ -30,11 +30,13 @@ fn large_value_is_one_version_for_both_clients() {
         let stale = segment.put_if(crate::Version(0), 0, &pattern(2)).await.unwrap_err();
         assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
         let mut calls = 0;
-        let second = segment.put_with_progress(8, &pattern(2), |_, _| calls += 1).await.unwrap();
+        let (value, mut count) = (pattern(2), |_, _| calls += 1);
+        let options = PutOptions::new().progress(&mut count);
+        let second = segment.put_with(&[(8, &value)], options).await.unwrap();
         assert_eq!((second.version.0, calls), (2, 3));
-        let value = segment.get_at(second.version, 8..).await.unwrap();
+        let value = segment.get_with(8.., GetOptions::new().at_version(second.version)).await.unwrap();
         assert!(value[..] == pattern(2)[..]);
-        let gone = segment.get_at(first.version, 8..).await.unwrap_err();
+        let gone = segment.get_with(8.., GetOptions::new().at_version(first.version)).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::VersionGone);
         assert!(segment.put(9, &pattern(3)).await.unwrap_err().to_string().contains("2621448"));
     });

@@ -8,7 +8,7 @@ use crate::bare_baseline::{Hub, REQUEST_LOADS};
 use crate::byzantine_client::SECRET;
 use crate::network::{MEMBERS, UNAUTHENTICATED};
 use crate::{ATTACKS, number};
-use ddss::{Client, Segment, Spec};
+use ddss::{Client, ConnectOptions, Segment, Spec};
 use ddss_testkit::{VictimMember, VictimNode};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
@@ -265,7 +265,7 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
     } else {
         Victim::Local(Box::new(VictimNode::start(SECRET, &program, service)?))
     };
-    let client = Client::builder().folder(field.folder()).local_reads(false).connect()?;
+    let client = Client::connect_with(ConnectOptions::new().directory(field.folder()).local_reads(false))?;
     let segment = client.allocate("neighbour", Spec::new(4096))?;
     if afar && let Err(why) = goes_first() {
         eprintln!("the attackers take their share of the client's core: {why}");

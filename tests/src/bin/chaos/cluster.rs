@@ -80,10 +80,10 @@ impl Cluster {
         for index in 0..PLACES {
             let size = match index {
                 FIRST_MAP.. => maps::spec(),
-                _ if is_row(index) => Spec::table(TABLE_ROWS, BYTES as u32),
+                _ if is_row(index) => Spec::new(TABLE_ROWS).row_len(BYTES as u32),
                 _ => Spec::new(BYTES as u64),
             };
-            let spec = Spec { copies, placement: Placement::Node(ddss::NodeId(home_of(index))), ..size };
+            let spec = size.copies(copies).placement(Placement::Node(ddss::NodeId(home_of(index))));
             loop {
                 match client.allocate(&name(index), spec) {
                     Ok(_) => break,

@@ -3,7 +3,7 @@
 use crate::cluster::NODES;
 use crate::log::{End, Kind, Log, Record, now_ns};
 use crate::maps::{FIRST_MAP, MAPS, MapWorker};
-use ddss::{Client, Segment, Stamp, Strategy, Table};
+use ddss::{Client, ConnectOptions, Segment, Stamp, Strategy, Table};
 use ddss_ipc::SharedMemory;
 use ddss_testkit::Random;
 use std::error::Error;
@@ -71,7 +71,9 @@ pub(crate) fn open_all(client: &Client) -> Result<Vec<Place>, ddss::Error> {
 
 pub(crate) fn attach(folder: &Path, strategy: Strategy, near: bool) -> Result<Client, ddss::Error> {
     patiently(Instant::now() + PATIENCE, || {
-        Client::builder().folder(folder).strategy(strategy).local_reads(near).channels(1).timeout(TIMEOUT).connect()
+        Client::connect_with(
+            ConnectOptions::new().directory(folder).strategy(strategy).local_reads(near).channels(1).timeout(TIMEOUT),
+        )
     })
 }
 

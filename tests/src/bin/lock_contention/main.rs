@@ -15,7 +15,7 @@ mod pipe_baseline;
 mod report;
 mod steal_time;
 
-use ddss::{Client, Segment, Spec};
+use ddss::{Client, ConnectOptions, Segment, Spec};
 use ddss_testkit::Daemon;
 use report::Seen;
 use std::error::Error;
@@ -71,7 +71,7 @@ fn asked() -> Result<(u64, Vec<Work>), Broken> {
 }
 
 fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
-    Client::builder().folder(daemon.folder()).channels(1).timeout(PATIENCE).connect()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).channels(1).timeout(PATIENCE))
 }
 
 /// Opens the segment, with retries until the node knows its home.
@@ -109,7 +109,7 @@ impl Line for Segment {
             Work::Sleep(time) if time.is_zero() => {}
             Work::Sleep(time) => std::thread::sleep(time),
             Work::Count => {
-                let count = u64::from_le_bytes((&*held.get(0..8)?).try_into()?);
+                let count = u64::from_le_bytes(held.get(0..8)?[..].try_into()?);
                 held.put(0, &(count + 1).to_le_bytes())?;
             }
         }
@@ -159,7 +159,7 @@ fn main() -> Result<(), Broken> {
             taken.print();
         }
         if let Work::Count = work {
-            let count = u64::from_le_bytes((&*home.get(0..8)?).try_into()?);
+            let count = u64::from_le_bytes(home.get(0..8)?[..].try_into()?);
             if count != with_ours.turns() {
                 return Err(format!("the count is {count} after {} turns: some are lost", with_ours.turns()).into());
             }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Table};
+use ddss::{Client, ConnectOptions, Table};
 use ddss_auth::Context;
 use ddss_dsm::{Failure, Space, SpaceError, SpaceOptions};
 use ddss_group::{Group, GroupEvent, JoinOptions, Member, Membership, NOTE_BYTES};
@@ -26,7 +26,7 @@ const ENGINE: u8 = 1;
 const WINDOWS: [u8; 101] = [HANDOVER; 101];
 
 fn connect(folder: &Path) -> Client {
-    Client::builder().folder(folder).timeout(Duration::from_secs(20)).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(folder).timeout(Duration::from_secs(20))).unwrap()
 }
 
 fn options(ranks: u16, rank: u16) -> SpaceOptions {

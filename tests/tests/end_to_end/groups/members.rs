@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, LockOptions, Table};
+use ddss::{Client, ConnectOptions, LockOptions, Table};
 use ddss_auth::Context;
 use ddss_group::{Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES};
 use ddss_testkit::Daemon;
@@ -42,7 +42,7 @@ struct Process {
 
 impl Process {
     fn join(folder: &Path, number: u16, members: u16) -> Result<Self, JoinError> {
-        let client = Client::builder().folder(folder).connect()?;
+        let client = Client::connect_with(ConnectOptions::new().directory(folder))?;
         let mut fabric = Iwarp::new(IwarpConfig::default())?;
         let address = fabric.listen("127.0.0.1:0".parse().unwrap())?;
         let options = JoinOptions::new(members, address).number(number).lease(LEASE);
@@ -260,7 +260,7 @@ fn joining_a_group_of_another_kind_says_what_to_do() {
         return;
     }
     let daemon = Daemon::start(1).unwrap();
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     let address = "127.0.0.1:7".parse().unwrap();
     let options = JoinOptions::new(2, address).settings([1; NOTE_BYTES]);
     let join = |options: &JoinOptions| Membership::join(&client, NAME, options);
@@ -294,7 +294,7 @@ fn place_that_another_member_probes_is_free() {
         return;
     }
     let daemon = Daemon::start(1).unwrap();
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     let options = JoinOptions::new(2, "127.0.0.1:7".parse().unwrap());
     let _first = Membership::join(&client, NAME, &options).unwrap();
     // As a member does for a moment that finds the row of a dead one.

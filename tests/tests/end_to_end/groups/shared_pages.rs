@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_dsm::{Failure, Homes, Ordering, Protocol, Rank, Region, Space, SpaceError, SpaceOptions, Stamps};
 use ddss_testkit::Daemon;
 
@@ -34,7 +34,7 @@ fn settings(number: usize) -> (Protocol, Ordering, Stamps) {
 }
 
 fn join(folder: &Path, rank: u16, number: usize) -> Space {
-    let client = Client::builder().folder(folder).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     let (protocol, ordering, stamps) = settings(number);
     let options = SpaceOptions::new(RANKS, BYTES).rank(rank).protocol(protocol, ordering, stamps);
     Space::join(&client, &format!("solver-{number}"), options.timeout(Duration::from_secs(120))).unwrap()
@@ -148,7 +148,7 @@ fn killed_rank_is_named_by_all_others() {
 #[test]
 fn joining_a_space_of_another_kind_or_alone_says_what_to_do() {
     let daemon = Daemon::start(1).unwrap();
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     let options = SpaceOptions::new(2, BYTES).timeout(Duration::from_millis(300));
     let refused = |options| Space::join(&client, "solver", options).unwrap_err().to_string();
     assert_eq!(
@@ -171,7 +171,7 @@ fn joining_a_space_of_another_kind_or_alone_says_what_to_do() {
 
 /// A space of one rank, with a region of two pages and a bit.
 fn alone(daemon: &Daemon) -> (Space, Region<u32>) {
-    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     let mut space = Space::join(&client, "alone", SpaceOptions::new(1, BYTES)).unwrap();
     let region = space.region("words", 2050, Homes::FirstTouch).unwrap();
     (space, region)

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, free_tcp_port, write_key};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(folder: &Path) -> Client {
-    Client::builder().folder(folder).timeout(Duration::from_secs(20)).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(folder).timeout(Duration::from_secs(20))).unwrap()
 }
 
 /// Repeats a check until it holds.

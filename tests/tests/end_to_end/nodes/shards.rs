@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Placement, Segment, Spec, Storage};
+use ddss::{Client, ConnectOptions, Placement, Segment, Spec, Storage};
 use ddss_core::status::Kind;
 use ddss_core::{Name, Shard};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode, binary, pattern, write_key};
@@ -28,7 +28,7 @@ fn pair() -> [Daemon; 2] {
 }
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false)).unwrap()
 }
 
 fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
@@ -54,7 +54,7 @@ fn shards_of(segments: &[Segment]) -> BTreeSet<u8> {
 
 /// Waits until a client can allocate segments of both shards on a node.
 fn until_they_meet(client: &Client, home: u16) {
-    let spec = Spec { placement: Placement::Node(ddss::NodeId(home)), ..Spec::new(8) };
+    let spec = Spec::new(8).placement(Placement::Node(ddss::NodeId(home)));
     for (shard, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
         assert_eq!(usize::from(Shard::index_of(&Name::new(name).unwrap(), 2)), shard);
         let begin = Instant::now();
@@ -130,7 +130,7 @@ fn two_nodes_connect_shard_by_shard() {
     until_they_meet(&one, 2);
     until_they_meet(&other, 1);
     // For remote allocations, too, the home uses the same shard.
-    let there = Spec { placement: Placement::Node(ddss::NodeId(2)), ..Spec::new(100_000) };
+    let there = Spec::new(100_000).placement(Placement::Node(ddss::NodeId(2)));
     let segments = [allocate(&one, "here", Spec::new(100_000)), allocate(&one, "there", there)].concat();
     for (number, segment) in (0..).zip(&segments) {
         let theirs = other.open(segment.name()).unwrap();
@@ -225,7 +225,7 @@ fn shard_count_change_is_refused_while_segments_exist() {
 #[test]
 fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
     let mut daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
-    let segments = allocate(&client(&daemon), "file", Spec { storage: Storage::File, ..Spec::new(5000) });
+    let segments = allocate(&client(&daemon), "file", Spec::new(5000).storage(Storage::File));
     for (number, segment) in (0..).zip(&segments) {
         segment.put(0, &pattern(number, 5000)).unwrap();
     }
@@ -274,7 +274,7 @@ fn replicas_take_over_in_every_shard() {
     let c = c.peer(&a).peer(&b);
     let [mut a, b, _c] = [a, b, c].map(|options| two_shards(options).start().unwrap());
     let far = client(&b);
-    let home = Spec { placement: Placement::Node(ddss::NodeId(1)), copies: 2, ..Spec::new(64) };
+    let home = Spec::new(64).placement(Placement::Node(ddss::NodeId(1))).copies(2);
     until_they_meet(&far, 1);
     let segments = allocate(&far, "twice", home);
     let in_sync = |segment: &Segment| ddss(&b, &["stat", segment.name()])["replica"]["state"] == "in sync";

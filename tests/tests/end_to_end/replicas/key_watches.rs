@@ -1,7 +1,7 @@
 //! Watches of keys of a map with two copies.
 
 use super::{PATIENCE, in_sync, until, until_alive};
-use ddss::{Client, Error, ErrorKind, MapEvent, SharedMap};
+use ddss::{Client, ConnectOptions, Error, ErrorKind, MapEvent, SharedMap};
 use ddss_testkit::{Daemon, DaemonOptions};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,7 +22,8 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 fn open(daemon: &Daemon) -> Map {
-    let client = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(3)).connect().unwrap();
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(3))).unwrap();
     let mut found = None;
     until("open", || {
         found = Some(Map::open(&client, "watched").map_err(|error| error.to_string())?);
@@ -99,7 +100,7 @@ fn watchers_of_keys_live_through_the_death_of_their_home() {
         daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
     }
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
-    let first = Client::builder().folder(daemons[0].folder()).connect().unwrap();
+    let first = Client::connect_with(ConnectOptions::new().directory(daemons[0].folder())).unwrap();
     first.allocate("watched", Map::spec(4 * KEYS).copies(2)).unwrap();
     drop(first);
     assert_eq!(in_sync(&daemons[0], "watched").0, 1);

@@ -1,7 +1,7 @@
 //! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, SharedMap, Storage, Table, aio};
+use ddss::{Client, ConnectOptions, ErrorKind, SharedMap, Storage, Table, aio};
 use ddss_core::BucketLayout;
 use ddss_core::status::{Counter, Kind};
 use ddss_ipc::read_status;
@@ -17,7 +17,7 @@ const KEYS: u64 = 100;
 type Map = SharedMap<u64, [u64; 64]>;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).expect("the daemon serves")
 }
 
 /// Checks that each key occurs once with a complete value of its own; returns the number of keys.
@@ -169,7 +169,9 @@ fn acknowledged_inserts_survive_the_death_of_the_daemon() {
         let map = Map::view(table).unwrap();
         let mut next = 0u64;
         for round in 0..4 {
-            let soon = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+            let soon =
+                Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
+                    .unwrap();
             let (writer, first) = (Map::open(&soon, "map").unwrap(), next);
             let inserts = std::thread::spawn(move || {
                 let mut key = first;

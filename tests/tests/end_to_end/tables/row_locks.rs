@@ -1,7 +1,7 @@
 //! Locks of rows with real daemons: two nodes, holders that are killed, and leases that end.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, ErrorKind, LockOptions, Spec, Table, Version};
+use ddss::{Client, ConnectOptions, Error, ErrorKind, LockOptions, Spec, Table, Version};
 use ddss_testkit::{Daemon, ScriptedClient, retry};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HASTE: Duration = Duration::from_millis(50);
 
 fn client(daemon: &Daemon, timeout: Duration) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(timeout).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(timeout)).expect("the daemon serves")
 }
 
 fn open(daemon: &Daemon, name: &str, timeout: Duration) -> Table {
@@ -28,7 +28,7 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
 #[test]
 fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
     let [home, other] = Daemon::pair().unwrap();
-    let table = Table::allocate(&client(&home, PATIENCE), "rows", Spec::table(10, 64)).unwrap();
+    let table = Table::allocate(&client(&home, PATIENCE), "rows", Spec::new(10).row_len(64)).unwrap();
     table.put(3, 0, b"before").unwrap();
     for holder_at in [&home, &other] {
         open(holder_at, "rows", PATIENCE);
@@ -38,11 +38,11 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
         assert_eq!(holder.ask("lock-row 3").unwrap(), format!("ok version {}", version.0));
         for daemon in [&home, &other] {
             let (rows, hasty) = (open(daemon, "rows", PATIENCE), open(daemon, "rows", HASTE));
-            assert_eq!(failure(rows.lock_row_with(3, LockOptions::new().no_wait())), ErrorKind::Locked);
+            assert_eq!(failure(rows.lock_row_with(3, LockOptions::new().timeout(Duration::ZERO))), ErrorKind::Locked);
             assert_eq!(failure(hasty.get(3)), ErrorKind::TimedOut, "a strict get waits");
             assert_eq!(failure(hasty.put(3, 0, b"they")), ErrorKind::TimedOut);
             let put = rows.put(4, 0, b"free").unwrap();
-            assert_eq!(rows.get(4).unwrap().stamp(), put);
+            assert_eq!(rows.get(4).unwrap().stamp, put);
             let second = rows.lock_row(5).unwrap();
             second.fetch_add(0, 1).unwrap();
             assert_eq!(second.get().unwrap().version(), Version(second.version().0 + 1), "its own get does not wait");
@@ -53,7 +53,7 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
             let rows = open(daemon, "rows", PATIENCE);
             let next = rows.lock_row(3).unwrap();
             let put = next.put_if(next.version(), 0, b"after").unwrap();
-            assert_eq!((next.get().unwrap().stamp(), &next.get().unwrap()[..5]), (put, &b"after"[..]));
+            assert_eq!((next.get().unwrap().stamp, &next.get().unwrap()[..5]), (put, &b"after"[..]));
         }
     }
 }
@@ -62,7 +62,7 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
 #[test]
 fn row_lock_is_lost_with_its_lease_on_every_node() {
     let [home, other] = Daemon::pair().unwrap();
-    Table::allocate(&client(&home, PATIENCE), "rows", Spec::table(10, 64)).unwrap();
+    Table::allocate(&client(&home, PATIENCE), "rows", Spec::new(10).row_len(64)).unwrap();
     for (late_at, next_at) in [(&home, &other), (&other, &home)] {
         let (late, next) = (open(late_at, "rows", PATIENCE), open(next_at, "rows", PATIENCE));
         let short = LockOptions::new().lease(Duration::from_millis(20));
@@ -74,7 +74,7 @@ fn row_lock_is_lost_with_its_lease_on_every_node() {
         assert_eq!(failure(lost.fetch_add(8, 1)), ErrorKind::LockLost);
         assert_eq!(failure(lost.renew()), ErrorKind::LockLost);
         assert_eq!(failure(lost.unlock()), ErrorKind::LockLost);
-        assert_eq!(won.get().unwrap().stamp(), put);
+        assert_eq!(won.get().unwrap().stamp, put);
         // The lock of another row by the same client is still in force.
         long.put(0, b"mine").unwrap();
         assert_eq!(failure(late.put(2, 0, b"past the guard")), ErrorKind::OwnLock);
@@ -91,7 +91,7 @@ fn row_lock_is_lost_with_its_lease_on_every_node() {
 fn row_locks_of_two_nodes_lose_no_update() {
     const ROUNDS: u64 = 60;
     let [home, other] = Daemon::pair().unwrap();
-    let table = Table::allocate(&client(&home, PATIENCE), "rows", Spec::table(3, 16)).unwrap();
+    let table = Table::allocate(&client(&home, PATIENCE), "rows", Spec::new(3).row_len(16)).unwrap();
     std::thread::scope(|scope| {
         for worker in 0..4 {
             let rows = open(if worker % 2 == 0 { &home } else { &other }, "rows", PATIENCE);

@@ -1,7 +1,7 @@
 //! Tables with real daemons: rows over two nodes, and the death of a client or a daemon in the middle of a put.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Spec, Storage, Table, Version};
+use ddss::{Client, ConnectOptions, ErrorKind, Mode, Permissions, Spec, Storage, Table, Version};
 use ddss_testkit::{Daemon, ScriptedClient, pattern, retry};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 
 fn client(daemon: &Daemon, near: bool) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(near).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(near))
+        .expect("the daemon serves")
 }
 
 // If this failed, a row would have different bytes or another version on another node.
@@ -20,7 +21,7 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
     let [home, other] = Daemon::pair().unwrap();
     for row_bytes in [8, 200, 5000, 60_000] {
         let name = format!("rows-{row_bytes}");
-        let here = Table::allocate(&client(&home, true), &name, Spec::table(5, row_bytes)).unwrap();
+        let here = Table::allocate(&client(&home, true), &name, Spec::new(5).row_len(row_bytes)).unwrap();
         let there_client = client(&other, true);
         let there = retry(|| Table::open(&there_client, &name));
         let served = Table::open(&client(&home, false), &name).unwrap();
@@ -34,7 +35,7 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
                 assert_eq!(put.version, Version(round));
                 for reader in [&here, &there, &served] {
                     let value = reader.get(row).unwrap();
-                    assert_eq!((value.stamp(), &value[..]), (put, &bytes[..]), "{row_bytes}");
+                    assert_eq!((value.stamp, &value[..]), (put, &bytes[..]), "{row_bytes}");
                     let late = reader.put_if(row, Version(round - 1), 0, &[0; 8]).unwrap_err();
                     assert_eq!(late.kind(), ErrorKind::VersionMismatch);
                 }
@@ -44,7 +45,9 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
         let crossing = there.segment().get(u64::from(row_bytes) - 1..u64::from(row_bytes) + 1).unwrap_err();
         assert_eq!(crossing.kind(), ErrorKind::OutOfRange);
         // New permissions move a table.
-        here.segment().set_mode(0o644).unwrap();
+        here.segment()
+            .set_permissions(Permissions { mode: Mode(0o644), ..here.segment().stat().unwrap().permissions })
+            .unwrap();
         for reader in [&here, &there, &served] {
             assert_eq!(reader.get(3).unwrap()[..], pattern(33, length)[..]);
         }
@@ -58,7 +61,7 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
 fn row_put_is_atomic_when_writer_is_killed() {
     let [home, other] = Daemon::pair().unwrap();
     let row_bytes = 100_000;
-    let table = Table::allocate(&client(&home, true), "torn", Spec::table(2, row_bytes)).unwrap();
+    let table = Table::allocate(&client(&home, true), "torn", Spec::new(2).row_len(row_bytes)).unwrap();
     table.put(1, 0, &pattern(5, row_bytes as usize)).unwrap();
     let far_client = client(&other, true);
     let far = retry(|| Table::open(&far_client, "torn"));
@@ -87,13 +90,15 @@ fn row_put_is_atomic_when_daemon_is_killed() {
     const ROW_BYTES: usize = 100_000;
     for storage in [Storage::Memory, Storage::File] {
         let mut daemon = Daemon::start(1).unwrap();
-        let spec = Spec::table(3, ROW_BYTES as u32).storage(storage);
+        let spec = Spec::new(3).row_len(ROW_BYTES as u32).storage(storage);
         let table = Table::allocate(&client(&daemon, true), "rows", spec).unwrap();
         table.put(0, 0, &pattern(1, ROW_BYTES)).unwrap();
         let mut last = 0;
         for round in 0..4 {
             // The last put waits this long for the dead daemon.
-            let writer = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+            let writer =
+                Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
+                    .unwrap();
             let rows = Table::open(&writer, "rows").unwrap();
             let began = last;
             let put = std::thread::spawn(move || {
@@ -138,7 +143,7 @@ fn find_bytes(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
 fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     const HEADER_BYTES: usize = 16;
     let [mut home, other] = Daemon::pair().unwrap();
-    let table = Table::allocate(&client(&home, true), "damaged", Spec::table(3, 64)).unwrap();
+    let table = Table::allocate(&client(&home, true), "damaged", Spec::new(3).row_len(64)).unwrap();
     let marker: Vec<u8> = pattern(77, 64);
     for (row, bytes) in [(0, &[1; 64][..]), (1, &marker), (2, &[2; 64])] {
         table.put(row, 0, bytes).unwrap();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, LockOptions, Segment, Spec, Version, aio};
+use ddss::{Client, ConnectOptions, LockOptions, Segment, Spec, Version, aio};
 use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, block_on};
@@ -28,7 +28,7 @@ const CHILD: &str = "DDSS_TEST_WAITS_AT";
 type Waits = Vec<Pin<Box<dyn Future<Output = Version> + Send>>>;
 
 fn client(folder: &Path) -> Client {
-    Client::builder().folder(folder).timeout(PATIENCE).connect().expect("the daemon serves")
+    Client::connect_with(ConnectOptions::new().directory(folder).timeout(PATIENCE)).expect("the daemon serves")
 }
 
 fn open_soon(client: &Client, name: &str) -> Segment {
@@ -113,7 +113,7 @@ fn ten_thousand_waits_cost_nothing_until_they_end() {
         let mine = client(daemon.folder());
         let other = open_soon(&mine, other.name());
         let guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
-        let mut waits = begin_waits(&mine, watched.stat().unwrap().version);
+        let mut waits = begin_waits(&mine, watched.stat().unwrap().stamp.version);
         poll_until_parked(daemon.folder(), &mut waits);
         let before = until(daemon.folder(), "the status is there", |_| true);
         for turn in 0..100u64 {
@@ -183,7 +183,8 @@ fn waits_of_another_node_end_when_their_home_is_killed() {
     let held = home.allocate("locked", Spec::new(8)).unwrap();
     let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
     // A client with retries waits for the next daemon.
-    let mine = Client::builder().folder(b.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
+    let mine =
+        Client::connect_with(ConnectOptions::new().directory(b.folder()).timeout(PATIENCE).retries(false)).unwrap();
     let (there, locked) = (open_soon(&mine, "watched"), open_soon(&mine, "locked"));
     // Longer than the test, so that only the end of the home can end them.
     let [there, locked] = [there, locked].map(|segment| aio::Segment::from(&segment).with_timeout(PATIENCE * 4));
@@ -210,7 +211,7 @@ fn waits_of_another_node_end_when_their_home_is_killed() {
     a.restart().unwrap();
     until(a.folder(), "old waits came back", |status| status.gauge(Gauge::LockWaiters) == 0);
     let again = ddss_testkit::retry(|| block_on(there.stat()));
-    let next = std::thread::spawn(move || block_on(there.wait_newer_than(again.version)));
+    let next = std::thread::spawn(move || block_on(there.wait_newer_than(again.stamp.version)));
     watched.put(0, &[7; 8]).unwrap();
-    assert!(next.join().unwrap().unwrap().version > again.version);
+    assert!(next.join().unwrap().unwrap().version > again.stamp.version);
 }

@@ -1,7 +1,7 @@
 //! Nodes that return with their memory: after an absence during which segments were released, and into a new cluster.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ErrorKind, Placement, ReplicationInfo, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, Placement, ReplicationInfo, Spec};
 use ddss_core::NodeId;
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::Value;
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const NAMES: usize = 3500;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
 }
 
 /// Repeats a check until it holds.
@@ -46,7 +46,7 @@ fn snapshot_of(folder: &Path) -> Option<u64> {
 fn in_sync(client: &Client, name: &str) -> (NodeId, NodeId) {
     until("in sync", || {
         let stat = client.open(name).and_then(|segment| segment.stat()).map_err(|error| error.to_string())?;
-        let nodes = (stat.home, stat.replica);
+        let nodes = (stat.home, stat.replica.unwrap_or(NodeId::NONE));
         if stat.replication == ReplicationInfo::InSync { Ok(nodes) } else { Err(format!("{:?}", stat.replication)) }
     })
 }
@@ -63,10 +63,10 @@ fn return_without_released_segments(is_by_snapshot: bool) {
     }
     let first = client(&daemons[0]);
     for (name, home, _) in RELEASED {
-        let spec = Spec { copies: 2, ..Spec::new(4096) }.placement(Placement::Node(NodeId(home)));
+        let spec = Spec::new(4096).copies(2).placement(Placement::Node(NodeId(home)));
         until("allocate", || first.allocate(name, spec).map_err(|error| error.to_string()));
     }
-    let stays = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+    let stays = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
     let stays = until("allocate", || first.allocate("stays", stays).map_err(|error| error.to_string()));
     let nodes = RELEASED.map(|(name, _, _)| in_sync(&first, name));
     in_sync(&first, "stays");
@@ -101,7 +101,7 @@ fn return_without_released_segments(is_by_snapshot: bool) {
         assert!(installed > before, "node 3 got no snapshot: {installed} after {before}");
     }
     // A new segment shows that the node takes part again.
-    let later = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+    let later = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
     until("allocate", || third.allocate("later", later).map_err(|error| error.to_string()));
     in_sync(&first, "later");
     for (name, _, is_again) in RELEASED {
@@ -110,7 +110,7 @@ fn return_without_released_segments(is_by_snapshot: bool) {
             match opened {
                 Ok(segment) => {
                     assert!(is_again, "{name} came back");
-                    assert_eq!((segment.bytes(), segment.stat().unwrap().home), (64, NodeId(1)), "{name}");
+                    assert_eq!((segment.len(), segment.stat().unwrap().home), (64, NodeId(1)), "{name}");
                 }
                 Err(error) => assert!(!is_again && error.kind() == ErrorKind::NotFound, "{name}: {error}"),
             }
@@ -145,7 +145,7 @@ fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     daemons.push(DaemonOptions::new(2).unwrap().joins(daemons[0].listen()).start().unwrap());
     let first = client(&daemons[0]);
-    let spec = Spec { copies: 2, ..Spec::new(64) };
+    let spec = Spec::new(64).copies(2);
     let stays = until("allocate", || first.allocate("stays", spec).map_err(|error| error.to_string()));
     in_sync(&first, "stays");
     stays.put(0, b"stays").unwrap();
@@ -179,11 +179,11 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
     let (first, third) = (client(&daemons[0]), client(&daemons[2]));
     for (round, is_long) in [false, true].into_iter().enumerate() {
         let name = format!("released/{round}");
-        let spec = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+        let spec = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
         let segment = until("allocate", || third.allocate(&name, spec).map_err(|error| error.to_string()));
         segment.put(0, b"value").unwrap();
         in_sync(&first, &name);
-        let here = Client::builder().folder(daemons[2].folder()).retries(false).connect().unwrap();
+        let here = Client::connect_with(ConnectOptions::new().directory(daemons[2].folder()).retries(false)).unwrap();
         let at_home = here.open(&name).unwrap();
         // Without its leader and a majority the cluster does not decide, so the release takes place here only.
         daemons[0].kill().unwrap();
@@ -219,7 +219,7 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
         });
         // The node takes part again.
         let later = format!("later/{round}");
-        let spec = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+        let spec = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
         until("allocate", || first.allocate(&later, spec).map_err(|error| error.to_string()));
         in_sync(&first, &later);
         let exists = until("all nodes agree", || {

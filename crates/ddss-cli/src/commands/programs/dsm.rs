@@ -8,7 +8,7 @@ use crate::node_process::tie_to_parent;
 use crate::output::table::Table;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use ddss::Listing;
+use ddss::SegmentInfo;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -155,7 +155,7 @@ fn ending(status: ExitStatus) -> String {
 }
 
 /// Returns the spaces of all reachable nodes.
-fn spaces(place: &DaemonOptions) -> Result<Vec<Listing>, CommandError> {
+fn spaces(place: &DaemonOptions) -> Result<Vec<SegmentInfo>, CommandError> {
     Ok(connect(place)?.list(PREFIX)?.collect::<Result<_, _>>()?)
 }
 
@@ -163,7 +163,7 @@ fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let found = spaces(place)?;
     if json {
         let rows = found.iter().map(|space| {
-            json!({ "space": name_of(space), "ranks": ranks_of(space), "live": space.holders, "home": space.home.0 })
+            json!({ "space": name_of(space), "ranks": ranks_of(space), "live": space.lock.holders, "home": space.home.0 })
         });
         println!("{}", Value::Array(rows.collect()));
         return Ok(());
@@ -174,7 +174,7 @@ fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
         table.row(vec![
             name_of(space).to_owned(),
             ranks_of(space).to_string(),
-            space.holders.to_string(),
+            space.lock.holders.to_string(),
             space.home.0.to_string(),
         ]);
     }
@@ -182,13 +182,13 @@ fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn name_of(space: &Listing) -> &str {
-    space.name.as_str().strip_prefix(PREFIX).unwrap_or_default()
+fn name_of(space: &SegmentInfo) -> &str {
+    space.name.strip_prefix(PREFIX).unwrap_or_default()
 }
 
 /// Returns the number of ranks that a space is for: its table has a row for the space, and two for each of them.
-fn ranks_of(space: &Listing) -> u64 {
-    let rows = space.info.bytes.checked_div(space.info.row_bytes.into()).unwrap_or(0);
+fn ranks_of(space: &SegmentInfo) -> u64 {
+    let rows = space.len.checked_div(space.row_len.into()).unwrap_or(0);
     rows.saturating_sub(1) / 2
 }
 
@@ -198,8 +198,8 @@ fn remove(options: &DsmRemoveOptions, json: bool) -> Result<(), CommandError> {
         let Some(space) = found.iter().find(|space| name_of(space) == name) else {
             return Err(CommandError::Refused(format!("no space {name}: `ddss dsm ls` lists them")));
         };
-        if space.holders > 0 && !options.force {
-            let live = space.holders;
+        if space.lock.holders > 0 && !options.force {
+            let live = space.lock.holders;
             return Err(CommandError::Refused(format!(
                 "{live} ranks of {name} live: end them first, or repeat with --force"
             )));

@@ -14,7 +14,7 @@ use std::ops::{Range, RangeBounds};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # let _left = client.allocate("left", ddss::Spec::new(64))?;
 /// # let _right = client.allocate("right", ddss::Spec::new(64))?;
 /// let (left, right) = (client.open("left")?, client.open("right")?);
@@ -85,7 +85,7 @@ impl Batch {
         self.add(segment, call)
     }
 
-    /// Adds a put of several ranges that is made if the segment still has that version: [`Segment::put_many_if`].
+    /// Adds a put of several ranges that is made if the segment still has that version: [`Segment::put_with`].
     pub fn put_many_if(
         &mut self,
         segment: &Segment,

@@ -5,7 +5,8 @@ use super::super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
 use crate::plan::{CallPlan, Outgoing};
-use ddss_core::{ArenaRange, Name, OpenedSegment, Operation, Spec};
+use crate::spec::Spec;
+use ddss_core::{ArenaRange, Name, OpenedSegment, Operation};
 
 /// Names whose requests share one deadline, and whose texts are in memory at a time.
 const NAMES_PER_GROUP: usize = 1024;
@@ -22,7 +23,7 @@ struct NamedCall<'a> {
 impl<'a> NamedCall<'a> {
     fn allocate(name: &'a str, spec: &Spec) -> Result<Self, Error> {
         let (action, checked) = ("allocate", checked_name(name, "allocate")?);
-        spec.check().map_err(Error::argument(action, name))?;
+        let spec = spec.wire_of_own().map_err(Error::argument(action, name))?;
         let text = [&spec.encode()[..], checked.as_str().as_bytes()].concat();
         let operation = Operation::Allocate { spec_and_name: ArenaRange::NOWHERE };
         Ok(Self { action, name, checked, operation, text })
@@ -50,7 +51,7 @@ impl Client {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let names: Vec<String> = (0..100).map(|number| format!("queue/{number}")).collect();
     /// let wanted: Vec<_> = names.iter().map(|name| (&name[..], ddss::Spec::new(64))).collect();
     /// let queues: Vec<_> = client.allocate_many(&wanted).into_iter().collect::<Result<_, _>>()?;

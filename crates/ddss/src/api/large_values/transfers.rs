@@ -10,10 +10,9 @@ use crate::call::backoff::Backoff;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::plan::transfer::{LargeGet, LargePut, has_lost_parts, has_moved};
-use crate::value::{Stamp, Value};
+use crate::value::Stamp;
 use ddss_core::limits::TRANSFER_BYTES_MAX;
-use ddss_core::{Failure, Operation, Part, Version};
-use std::ops::RangeBounds;
+use ddss_core::{Failure, Operation, Part};
 
 /// Attempts of a large get to find all parts in one version.
 const GET_ATTEMPTS_MAX: usize = 64;
@@ -22,62 +21,6 @@ const PUT_ATTEMPTS_MAX: usize = 4;
 
 #[twin]
 impl Segment {
-    /// Reads a range like [`get`](Self::get), and calls `progress` with the bytes read so far and the bytes of the
-    /// range after each part. A read that begins again starts from 0.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// let image = client.allocate("image", ddss::Spec::new(3 << 20))?;
-    /// let mut parts = Vec::new();
-    /// let put = image.put_with_progress(0, &vec![7; 3 << 20], |done, total| parts.push((done >> 20, total >> 20)))?;
-    /// assert_eq!(parts, [(1, 3), (2, 3), (3, 3)]);
-    /// let value = image.get_with_progress(.., |_, _| ())?;
-    /// assert_eq!((value.version(), value.len()), (put.version, 3 << 20));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn get_with_progress(
-        &self,
-        range: impl RangeBounds<u64>,
-        mut progress: impl FnMut(u64, u64) + Send,
-    ) -> Result<Value, Error> {
-        let (offset, length) = self.location().place(range)?;
-        let mut bytes = vec![0; length];
-        if let Some(stamp) = self.location().read_locally(offset, &mut bytes) {
-            progress(length as u64, length as u64);
-            self.spend_budget(1, length).await;
-            return Ok(Value::new(bytes, stamp));
-        }
-        let parts = LargeGet { offset, version: None, progress: &mut progress };
-        let stamp = self.get_large(self.time(), &mut bytes, parts).await?;
-        Ok(Value::new(bytes, stamp))
-    }
-
-    /// Writes bytes like [`put`](Self::put), and calls `progress` with the bytes sent so far and the bytes of the
-    /// value after each part. The value is committed after the last part; nothing of it is visible before.
-    pub async fn put_with_progress(
-        &self,
-        offset: u64,
-        bytes: &[u8],
-        mut progress: impl FnMut(u64, u64) + Send,
-    ) -> Result<Stamp, Error> {
-        let conditions = self.location().put_conditions(None, None);
-        self.put_large(self.time(), bytes, LargePut { offset, conditions, progress: &mut progress }).await
-    }
-
-    /// Writes bytes like [`put_if`](Self::put_if), with the progress of
-    /// [`put_with_progress`](Self::put_with_progress).
-    pub async fn put_if_with_progress(
-        &self,
-        version: Version,
-        offset: u64,
-        bytes: &[u8],
-        mut progress: impl FnMut(u64, u64) + Send,
-    ) -> Result<Stamp, Error> {
-        let conditions = self.location().put_conditions(Some(version), None);
-        self.put_large(self.time(), bytes, LargePut { offset, conditions, progress: &mut progress }).await
-    }
-
     /// Reads a range in parts of one version.
     pub(crate) async fn get_large(&self, time: Deadline, into: &mut [u8], get: LargeGet<'_>) -> Result<Stamp, Error> {
         let LargeGet { offset, version, progress } = get;

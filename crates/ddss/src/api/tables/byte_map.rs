@@ -17,8 +17,9 @@ use crate::error::Error;
 use crate::map::entry::{
     Entry, Expiry, HEADER_BYTES, KeyHash, Place, attempt, check_time, checked_layout, now_ms, spec_of,
 };
+use crate::spec::Spec;
 use crate::value::first_word;
-use ddss_core::{BucketLayout, EntryChangeKind, Failure, Operation, SlotWord, Spec, Version};
+use ddss_core::{BucketLayout, EntryChangeKind, Failure, Operation, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 

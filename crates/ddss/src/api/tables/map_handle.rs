@@ -5,7 +5,8 @@ use super::twin;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{KeyHash, Linked, MAGIC, MAGIC_OF_EARLIER_RELEASE, checked_layout, now_ms, spec_of};
-use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout, Spec};
+use crate::spec::Spec;
+use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::SharedMap;
 /// let stock: SharedMap<u64, [u32; 2]> = SharedMap::allocate(&client, "stock", 1000)?;
 /// assert!(stock.insert(&4711, &[10, 0])?, "the key is new");
@@ -128,7 +129,7 @@ impl<K, V> SharedMap<K, V> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::{ByteMap, SharedMap};
 /// let stock: SharedMap<u64, u32> = SharedMap::allocate(&client, "stock", 1000)?;
 /// stock.insert(&4711, &10)?;

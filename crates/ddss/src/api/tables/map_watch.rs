@@ -22,7 +22,7 @@ use zerocopy::FromBytes;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let stock: ddss::SharedMap<[u8; 4], u64> = ddss::SharedMap::allocate(&client, "stock", 100)?;
 /// stock.insert(b"nut7", &12)?;
 /// let mut watch = stock.watch_prefix(b"nut");
@@ -82,7 +82,7 @@ impl<K: FromBytes, V: FromBytes> SharedMap<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// use ddss::{MapEvent, SharedMap};
     /// let rooms: SharedMap<[u8; 8], u64> = SharedMap::allocate(&client, "rooms", 100)?;
     /// rooms.insert(b"floor1/a", &20)?;

@@ -12,10 +12,10 @@ use std::time::Duration;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::{Spec, Table};
 ///
-/// let accounts = Table::allocate(&client, "accounts", Spec::table(1000, 16))?;
+/// let accounts = Table::allocate(&client, "accounts", Spec::new(1000).row_len(16))?;
 /// let held = accounts.lock_row(7)?;
 /// let balance = held.get()?;
 /// held.put(0, &balance)?;
@@ -52,12 +52,13 @@ impl Table {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// use ddss::{ErrorKind, LockOptions, Spec, Table};
+    /// use std::time::Duration;
     ///
-    /// let jobs = Table::allocate(&client, "jobs", Spec::table(100, 64))?;
-    /// let held = jobs.lock_row_with(3, LockOptions::new().no_wait())?;
-    /// let busy = jobs.lock_row_with(3, LockOptions::new().no_wait()).expect_err("it is held");
+    /// let jobs = Table::allocate(&client, "jobs", Spec::new(100).row_len(64))?;
+    /// let held = jobs.lock_row_with(3, LockOptions::new().timeout(Duration::ZERO))?;
+    /// let busy = jobs.lock_row_with(3, LockOptions::new().timeout(Duration::ZERO)).expect_err("it is held");
     /// assert_eq!(busy.kind(), ErrorKind::Locked);
     /// # held.unlock()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

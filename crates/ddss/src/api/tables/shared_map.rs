@@ -94,7 +94,7 @@ impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable>
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// # use ddss::SharedMap;
     /// let stock: SharedMap<u64, u64> = SharedMap::allocate(&client, "stock", 1000)?;
     /// let (writer, mut seen) = (stock.clone(), None);
@@ -137,7 +137,7 @@ impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable>
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// use std::time::Duration;
     /// const IDLE: Duration = Duration::from_secs(600);
     /// let sessions: ddss::SharedMap<u64, u64> = ddss::SharedMap::allocate(&client, "sessions", 1000)?;

@@ -1,22 +1,23 @@
 //! Tables: many rows under one name, each with a version of its own.
 //!
-//! A table is a segment whose [`Spec`] was made by [`Spec::table`]. Each call stays inside one row, and is atomic with
+//! A table is a segment whose [`Spec`] has a [row length](Spec::row_len). Each call stays inside one row, and is atomic with
 //! all other calls of that row. A snapshot over several rows does not exist.
 
 use super::super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
 use crate::error::reason::Reason;
+use crate::spec::Spec;
 use crate::value::{AtomicResult, Stamp, Value};
-use ddss_core::{BadArgument, Failure, Spec, Version};
+use ddss_core::{BadArgument, Failure, Version};
 
 /// A table of rows.
 ///
 /// ```
 /// use ddss::{ErrorKind, Spec, Table};
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// let sessions = Table::allocate(&client, "sessions", Spec::table(1000, 64))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let sessions = Table::allocate(&client, "sessions", Spec::new(1000).row_len(64))?;
 /// let seen = sessions.put(7, 0, b"alice")?;
 /// sessions.put(8, 0, b"bob")?;
 /// // The put of row 8 does not disturb a conditional put of row 7.
@@ -76,10 +77,10 @@ impl Table {
         Ok(row * self.row_bytes + offset)
     }
 
-    /// Allocates a table; `spec` comes from [`Spec::table`].
+    /// Allocates a table; `spec` has a [row length](Spec::row_len).
     pub async fn allocate(client: &Client, name: &str, spec: Spec) -> Result<Self, Error> {
-        if spec.layout().is_none() {
-            let refused = BadArgument::new("spec", "of a plain segment", "one of Spec::table", Failure::Unsupported);
+        if spec.wire().layout().is_none() {
+            let refused = BadArgument::new("spec", "of a plain segment", "one with a row length", Failure::BadSize);
             return Err(Error::bad_argument("allocate", name, refused));
         }
         Table::new(client.allocate(name, spec).await?)
@@ -153,9 +154,9 @@ impl Table {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// use ddss::{Spec, Table, Version};
-    /// let orders = Table::allocate(&client, "orders", Spec::table(100, 64))?;
+    /// let orders = Table::allocate(&client, "orders", Spec::new(100).row_len(64))?;
     /// let put = orders.put(7, 0, b"new")?;
     /// assert_eq!(orders.wait_newer_than(7, Version(0))?, put);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

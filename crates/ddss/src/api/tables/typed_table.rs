@@ -3,8 +3,9 @@
 use super::table::Table;
 use super::{Client, twin};
 use crate::error::Error;
-use crate::value::{Stamp, Typed};
-use ddss_core::{Spec, Version};
+use crate::spec::Spec;
+use crate::value::{Stamp, Versioned};
+use ddss_core::Version;
 use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -12,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let stock: ddss::TypedTable<[u64; 2]> = ddss::TypedTable::allocate(&client, "stock", 100)?;
 /// stock.put(3, &[10, 0])?;
 /// let sold = stock.update(3, |[left, sold]| (*left, *sold) = (*left - 1, *sold + 1))?;
@@ -41,7 +42,7 @@ impl<T> TypedTable<T> {
 
     /// Returns the specification of a table with that many rows of `T`; other fields may be set.
     pub fn spec(rows: u64) -> Spec {
-        Spec::table(rows, u32::try_from(size_of::<T>()).unwrap_or(u32::MAX))
+        Spec::new(rows).row_len(u32::try_from(size_of::<T>()).unwrap_or(u32::MAX))
     }
 }
 
@@ -64,10 +65,10 @@ impl<T: FromBytes + IntoBytes + Immutable> TypedTable<T> {
     }
 
     /// Reads the value of a row.
-    pub async fn get(&self, row: u64) -> Result<Typed<T>, Error> {
+    pub async fn get(&self, row: u64) -> Result<Versioned<T>, Error> {
         let mut value = T::new_zeroed();
         let stamp = self.table.get_into(row, 0, value.as_mut_bytes()).await?;
-        Ok(Typed { value, stamp })
+        Ok(Versioned { value, stamp })
     }
 
     /// Writes the value of a row.
@@ -83,7 +84,7 @@ impl<T: FromBytes + IntoBytes + Immutable> TypedTable<T> {
     /// Reads, changes and writes the value of a row, and retries until no other writer of that row interfered.
     /// Returns the written value. All attempts share the timeout of one call, as with
     /// [`Shared::update`](crate::Shared::update).
-    pub async fn update(&self, row: u64, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+    pub async fn update(&self, row: u64, change: impl FnMut(&mut T)) -> Result<Versioned<T>, Error> {
         let place = self.table.at("update", row, 0, size_of::<T>())?;
         self.table.segment().update_value(place, change).await
     }

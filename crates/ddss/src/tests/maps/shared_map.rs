@@ -283,7 +283,7 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     assert_eq!(of(SharedMap::<u64, u64>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
     assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
     let layout = BucketLayout::new(8, 64).unwrap();
-    let table = Table::allocate(&client, "table", Spec::table(10, layout.row_bytes() as u32)).unwrap();
+    let table = Table::allocate(&client, "table", Spec::new(10).row_len(layout.row_bytes() as u32)).unwrap();
     table.put(0, 0, b"something else").unwrap();
     assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), ErrorKind::WrongShape);
     let too_large = SharedMap::<u64, [u8; 65_537]>::allocate(&client, "large", 1).unwrap_err();
@@ -444,7 +444,7 @@ fn bytes_of_a_map_are_those_of_its_types() {
     // A table whose first row was never written is no map, nor is a plain segment.
     Table::allocate(&client, "table", ByteMap::spec(10, 8, 64).unwrap()).unwrap();
     assert_eq!(of(ByteMap::open(&client, "table").unwrap_err()), ErrorKind::WrongShape);
-    Table::allocate(&client, "small", Spec::table(10, 8)).unwrap();
+    Table::allocate(&client, "small", Spec::new(10).row_len(8)).unwrap();
     assert_eq!(of(ByteMap::open(&client, "small").unwrap_err()), ErrorKind::WrongShape);
     client.allocate("plain", Spec::new(64)).unwrap();
     assert_eq!(of(ByteMap::open(&client, "plain").unwrap_err()), ErrorKind::WrongShape);

@@ -1,4 +1,4 @@
-//! The builder of a client.
+//! Connecting a client, and its options.
 
 use crate::async_client::tasks::Tasks;
 use crate::call::channels::ChannelPool;
@@ -15,76 +15,84 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options of a client before it connects; each has a default.
+/// Options of a client; each has a default.
 ///
 /// ```
-/// use ddss::{Client, Strategy};
+/// use ddss::{Client, ConnectOptions, Strategy};
 /// use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let folder = node.folder();
-/// let client = Client::builder()
-///     .folder(folder)
-///     .strategy(Strategy::Rcq)
-///     .channels(4)
-///     .timeout(Duration::from_millis(500))
-///     .connect()?;
+/// # let directory = node.folder();
+/// let options = ConnectOptions::new().directory(directory).channels(4).timeout(Duration::from_millis(500));
+/// let client = Client::connect_with(options.strategy(Strategy::Rcq))?;
 /// assert_eq!(client.strategy(), Strategy::Rcq);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "a builder does nothing until `connect`"]
-pub struct ClientBuilder {
-    folder: Option<PathBuf>,
+#[must_use = "options do nothing until `Client::connect_with`"]
+pub struct ConnectOptions {
+    directory: Option<PathBuf>,
     strategy: Option<Strategy>,
     channels: Option<usize>,
-    arena_bytes: Option<usize>,
+    arena_len: Option<usize>,
     timeout: Option<Duration>,
     no_local_reads: bool,
-    unfair: bool,
     no_retries: bool,
 }
 
-impl ClientBuilder {
-    /// Sets the daemon's folder (`ddssd --dir`). The default is `DDSS_DIR`, else this user's daemon, else `/run/ddss`
+impl ConnectOptions {
+    /// Creates options with all defaults.
+    pub const fn new() -> Self {
+        Self {
+            directory: None,
+            strategy: None,
+            channels: None,
+            arena_len: None,
+            timeout: None,
+            no_local_reads: false,
+            no_retries: false,
+        }
+    }
+
+    /// Sets the daemon's directory (`ddssd --dir`). The default is `DDSS_DIR`, else this user's daemon, else `/run/ddss`
     /// of the packages.
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
         self
     }
 
     /// Sets the IPC strategy: how calls travel to the daemon and back. The default is `DDSS_STRATEGY`, else
     /// [`Strategy::Auto`].
-    pub fn strategy(mut self, strategy: Strategy) -> Self {
+    pub const fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = Some(strategy);
         self
     }
 
     /// Sets the number of channels, and so of threads that can call at the same time: 1 to 61, default 8.
-    /// [`connect`](Self::connect) refuses other numbers. Calls that wait for a lock or a version may use a part of the
+    /// [`Client::connect_with`] refuses other numbers. Calls that wait for a lock or a version may use a part of the
     /// channels; the rest stay free for other calls.
-    pub fn channels(mut self, channels: usize) -> Self {
+    pub const fn channels(mut self, channels: usize) -> Self {
         self.channels = Some(channels);
         self
     }
 
     /// Sets the bytes of memory shared with the daemon for the calls' data, in whole pages: 1 byte to 256 MiB, default
     /// 8 MiB.
-    pub fn arena_bytes(mut self, bytes: usize) -> Self {
-        self.arena_bytes = Some(bytes);
+    pub const fn arena_len(mut self, bytes: usize) -> Self {
+        self.arena_len = Some(bytes);
         self
     }
 
     /// Sets the timeout of each call, counted from its begin: at most 600 s, default 2 s.
     /// [`Segment::with_timeout`](crate::Segment::with_timeout) sets it for one handle.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// Enables or disables local reads: segments of this node are read by a mapping where the permissions allow it. The
     /// default is yes. If disabled, every get goes through the daemon, like a get of another node's segment.
-    pub fn local_reads(mut self, local_reads: bool) -> Self {
+    pub const fn local_reads(mut self, local_reads: bool) -> Self {
         self.no_local_reads = !local_reads;
         self
     }
@@ -97,45 +105,14 @@ impl ClientBuilder {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let folder = node.folder();
-    /// let client = ddss::Client::builder().folder(folder).retries(false).connect()?;
+    /// # let directory = node.folder();
+    /// let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(directory).retries(false))?;
     /// # client.ping()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retries(mut self, retries: bool) -> Self {
+    pub const fn retries(mut self, retries: bool) -> Self {
         self.no_retries = !retries;
         self
-    }
-
-    /// Enables or disables time slices under [`Strategy::Auto`], for more calling threads than cores. If enabled (the
-    /// default), a thread yields its core after turns of some 100 µs, and each thread gets its share. If disabled, the
-    /// kernel schedules: one thread runs for milliseconds while others wait, for the last few percent of throughput.
-    ///
-    /// Threads off the daemon's core request kernel time slices as long as their turns while they take turns, and
-    /// restore the former slices afterwards. Nothing else about their priority changes.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let folder = node.folder();
-    /// let client = ddss::Client::builder().folder(folder).fair(false).connect()?;
-    /// # client.ping()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn fair(mut self, fair: bool) -> Self {
-        self.unfair = !fair;
-        self
-    }
-
-    /// Attaches to the daemon.
-    pub fn connect(self) -> Result<Client, Error> {
-        let (options, timeout) = self.options()?;
-        let folder = self.folder.unwrap_or_else(ddss_ipc::client_folder);
-        let socket = folder.join(SOCKET_NAME);
-        let settings = CallSettings { timeout, local_reads: !self.no_local_reads, retries: !self.no_retries };
-        let plan = AttachPlan { folder, socket, options, shard: 0, shard_count: None };
-        let (first, shards) = Shards::begin(plan, settings)?;
-        let tasks = Arc::new(Tasks::new(shards.count()));
-        Ok(Client(first, shards, tasks))
     }
 
     /// Checks that a count is at least 1 and at most `most`.
@@ -148,7 +125,7 @@ impl ClientBuilder {
     }
 
     /// Computes the attach options and the timeout of each call.
-    fn options(&self) -> Result<(AttachOptions, Duration), Error> {
+    fn attach_options(&self) -> Result<(AttachOptions, Duration), Error> {
         let mut options = AttachOptions::default();
         options.strategy = match self.strategy {
             Some(strategy) => strategy,
@@ -160,12 +137,11 @@ impl ClientBuilder {
             CHANNELS_PER_CLIENT_MAX - ChannelPool::EXTRA_CHANNELS,
         )? + ChannelPool::EXTRA_CHANNELS;
         options.arena_bytes =
-            Self::check_count("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
+            Self::check_count("arena_len", self.arena_len.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
         check_timeout(timeout).map_err(Error::argument("connect to", "the daemon"))?;
         // A client with a longer call timeout also waits longer for a daemon to listen on its socket.
         options.timeout = options.timeout.max(timeout);
-        options.fair = !self.unfair;
         Ok((options, timeout))
     }
 }
@@ -173,12 +149,19 @@ impl ClientBuilder {
 impl Client {
     /// Attaches to the daemon of this node with default options.
     pub fn connect() -> Result<Self, Error> {
-        Self::builder().connect()
+        Self::connect_with(ConnectOptions::new())
     }
 
-    /// Returns a builder for other options.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::default()
+    /// Attaches to a daemon with these options.
+    pub fn connect_with(options: ConnectOptions) -> Result<Self, Error> {
+        let (attach, timeout) = options.attach_options()?;
+        let folder = options.directory.unwrap_or_else(ddss_ipc::client_folder);
+        let socket = folder.join(SOCKET_NAME);
+        let settings = CallSettings { timeout, local_reads: !options.no_local_reads, retries: !options.no_retries };
+        let plan = AttachPlan { folder, socket, options: attach, shard: 0, shard_count: None };
+        let (first, shards) = Shards::begin(plan, settings)?;
+        let tasks = Arc::new(Tasks::new(shards.count()));
+        Ok(Client(first, shards, tasks))
     }
 }
 
@@ -188,21 +171,17 @@ mod tests {
     use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 
     #[test]
-    fn builder_options_reach_attach_options() {
-        // If this broke, the builder would accept a setting and ignore it.
-        let asked = |builder: &ClientBuilder| builder.options().unwrap();
-        let (usual, timeout) = asked(&Client::builder());
-        assert!(
-            usual.fair && usual.channels == 8 + ChannelPool::EXTRA_CHANNELS && timeout == Duration::from_secs(2),
-            "{usual:?}"
-        );
-        let builder = Client::builder()
-            .fair(false)
+    fn connect_options_reach_attach_options() {
+        // If this broke, a client would accept a setting and ignore it.
+        let asked = |options: &ConnectOptions| options.attach_options().unwrap();
+        let (usual, timeout) = asked(&ConnectOptions::new());
+        assert_eq!((usual.channels, timeout), (8 + ChannelPool::EXTRA_CHANNELS, Duration::from_secs(2)));
+        let some = ConnectOptions::new()
             .channels(CHANNELS_PER_CLIENT_MAX - ChannelPool::EXTRA_CHANNELS)
-            .arena_bytes(1 << 16)
+            .arena_len(1 << 16)
             .strategy(Strategy::Mq);
-        let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
-        assert!(!options.fair && options.strategy == Strategy::Mq, "{options:?}");
+        let (options, timeout) = asked(&some.timeout(Duration::from_secs(70)));
+        assert_eq!(options.strategy, Strategy::Mq);
         assert_eq!((options.channels, options.arena_bytes), (CHANNELS_PER_CLIENT_MAX, 1 << 16));
         assert_eq!((options.timeout, timeout), (timeout, Duration::from_secs(70)));
     }
@@ -224,7 +203,7 @@ mod tests {
             net::send(&guest, &answer, SendFlags::empty()).unwrap();
             guest
         });
-        let error = Client::builder().folder(&folder).connect().unwrap_err();
+        let error = Client::connect_with(ConnectOptions::new().directory(&folder)).unwrap_err();
         drop(daemon.join().unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(error.reason(), Reason::VersionMismatch { theirs: 77, .. }), "{error}");
