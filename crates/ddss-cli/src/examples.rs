@@ -261,11 +261,12 @@ pub(crate) const DSM_RUN: &str = "\
 Examples:
   ddss dsm run -n 4 -- ./heat
   ddss dsm run -n 4 --protocol async -- ./heat 1024
-  ddss dsm run -n 4 --space heat --ranks 0-1 -- ./heat   on the first node
-  ddss dsm run -n 4 --space heat --ranks 2-3 -- ./heat   on the second one
+  ddss dsm run -n 4 --space heat --ranks 0-1 --listen 10.0.0.1 -- ./heat
+  ddss dsm run -n 4 --space heat --ranks 2-3 --listen 10.0.0.2 -- ./heat
 
-When a rank fails, the others end with an error that names it, and so does this
-command. Ctrl-C ends all of them.";
+The last two run on the nodes with these addresses. When a rank fails, the
+others end with an error that names it, within 10 s, and so does this command.
+Ctrl-C ends all of them. Ranks have no standard input.";
 
 pub(crate) const DSM_LS: &str = "\
 Examples:
@@ -275,4 +276,4 @@ Examples:
 pub(crate) const DSM_RM: &str = "\
 Examples:
   ddss dsm rm heat           after all of its ranks have ended
-  ddss dsm rm heat --force   its ranks end with an error";
+  ddss dsm rm heat --force   its ranks go on without a name";

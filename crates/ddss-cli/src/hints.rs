@@ -33,8 +33,9 @@ const HINTS: &[(ErrorKind, &str)] = &[
     (ErrorKind::Contended, "take the lock of the segment, or read fewer bytes at once"),
     (ErrorKind::Damaged, "`ddss get` copies the other rows; `ddss release NAME` frees the table"),
     (ErrorKind::Unsupported, "compare the releases of all nodes: `ddss nodes`, and `ddssd --version` on each"),
-    (ErrorKind::System, "`ddss status` and `ddss counters` show whether the daemon hangs; its log shows why"),
+    (ErrorKind::System, DAEMON_HANGS),
 ];
+const DAEMON_HANGS: &str = "`ddss status` and `ddss counters` show whether the daemon hangs; its log shows why";
 const LOCK_HOLDER: &str = "`ddss locks NAME` shows the holder of the lock";
 const FULL_NODE: &str = "`ddss ls` lists the segments; release some, or choose another node (--home)";
 
@@ -49,6 +50,10 @@ pub(crate) fn next_step(error: &CommandError) -> Option<&'static str> {
         }
         CommandError::Client(error) if error.is_indeterminate() && error.kind() != ErrorKind::DaemonGone => {
             Some(CHECK_OUTCOME)
+        }
+        // A call that was too late may be repeated; a connection that the daemon did not answer needs a look at the daemon.
+        CommandError::Client(error) if error.kind() == ErrorKind::TimedOut && !error.is_retryable() => {
+            Some(DAEMON_HANGS)
         }
         CommandError::Client(error) => HINTS.iter().find(|(kind, _)| *kind == error.kind()).map(|&(_, step)| step),
         CommandError::Io { tried: QUERY_CLUSTER, source } if source.kind() == io::ErrorKind::PermissionDenied => {

@@ -32,8 +32,8 @@ pub(crate) struct DemoNodeOptions {
 }
 
 /// Ends this process, and the program that it becomes, with its parent.
-pub(crate) fn tie_to_parent(parent: i32) -> Result<(), CommandError> {
-    let tie = || -> std::io::Result<()> { Ok(set_parent_process_death_signal(Some(Signal::TERM))?) };
+pub(crate) fn tie_to_parent(parent: i32, signal: Signal) -> Result<(), CommandError> {
+    let tie = || -> std::io::Result<()> { Ok(set_parent_process_death_signal(Some(signal))?) };
     tie().map_err(CommandError::system("tie a process to the program that started it"))?;
     if Pid::as_raw(getppid()) != parent {
         return Err(CommandError::Refused("the program that started this process has ended".to_owned()));
@@ -43,7 +43,7 @@ pub(crate) fn tie_to_parent(parent: i32) -> Result<(), CommandError> {
 
 /// Becomes a `ddssd` that ends with its parent.
 pub(crate) fn run(options: &DemoNodeOptions) -> Result<(), CommandError> {
-    tie_to_parent(options.parent)?;
+    tie_to_parent(options.parent, Signal::TERM)?;
     let beside = std::env::current_exe().map_err(CommandError::system("find the path of this program"))?;
     let beside = beside.with_file_name("ddssd");
     let mut daemon = if beside.exists() { Command::new(beside) } else { Command::new("ddssd") };

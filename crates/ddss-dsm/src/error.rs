@@ -52,6 +52,9 @@ pub enum SpaceError {
         /// Elements of the region.
         len: usize,
     },
+    /// The region belongs to another space of this process.
+    #[error("the region belongs to another space: open it in this one")]
+    OtherSpace,
     /// Another view of the same bytes lives, and one of the two writes.
     #[error("a view of bytes {start} to {end} of the space lives, and one of the two writes: drop it first")]
     Borrowed {
@@ -100,7 +103,9 @@ pub enum SpaceError {
         max: usize,
     },
     /// Ranks are missing.
-    #[error("not all of the {ranks} ranks have come within {waited:?}: start the others, or raise the timeout")]
+    #[error(
+        "not all of the {ranks} ranks have come within {waited:?}: start the others, raise the timeout, or let ranks on several nodes listen on addresses of theirs"
+    )]
     Missing {
         /// Ranks of the space.
         ranks: u16,

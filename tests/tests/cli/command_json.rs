@@ -17,8 +17,8 @@ use crate::second_reader;
 
 /// Commands without JSON output, because their raw output is for scripts.
 const TEXT_ONLY: &[&str] = &["completions"];
-/// Command that becomes another program: its output is that program's.
-const LAUNCHER: &str = "run";
+/// Commands that start another program: their output is that program's.
+const LAUNCHERS: [&[&str]; 2] = [&["run"], &["dsm", "run"]];
 /// Time limit for the cluster to agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ impl Held {
     /// Runs and validates a command as [`of`](Self::of) does, but expects this exit code.
     fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
         let schema = match words {
-            [group @ ("cluster" | "map"), part, ..] => format!("{group}-{part}"),
+            [group @ ("cluster" | "dsm" | "map"), part, ..] => format!("{group}-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
             ["demo", "streams", ..] => "demo-streams".to_owned(),
             _ => words[0].to_owned(),
@@ -55,7 +55,7 @@ impl Held {
             let complaints = schema_complaints(&file, line);
             assert!(complaints.is_empty(), "{words:?}:\n{}", complaints.join("\n"));
         }
-        let command = if ["cluster", "map"].contains(&words[0]) { &words[..2] } else { &words[..1] };
+        let command = if ["cluster", "dsm", "map"].contains(&words[0]) { &words[..2] } else { &words[..1] };
         self.commands.borrow_mut().insert(command.iter().map(|word| (*word).to_owned()).collect());
         self.lines.borrow_mut().extend(lines.iter().map(|line| (schema.clone(), line.clone())));
         self.schemas.borrow_mut().insert(schema);
@@ -79,7 +79,8 @@ impl Held {
     /// Expects that every command was validated against a schema, and that every schema belongs to a command or is part
     /// of another.
     fn is_whole(&self) {
-        let text_only = |path: &Vec<String>| path.len() == 1 && (TEXT_ONLY.contains(&&*path[0]) || path[0] == LAUNCHER);
+        let launches = |path: &Vec<String>| LAUNCHERS.iter().any(|words| path.iter().eq(words.iter()));
+        let text_only = |path: &Vec<String>| launches(path) || path.len() == 1 && TEXT_ONLY.contains(&&*path[0]);
         let all: BTreeSet<Vec<String>> = commands().unwrap().into_keys().filter(|path| !text_only(path)).collect();
         assert_eq!(*self.commands.borrow(), all, "a command is held against no schema, or is none any more");
         let (mut there, mut parts) = (BTreeSet::new(), BTreeSet::new());
@@ -126,6 +127,10 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["hexdump", "a", "--length", "40"]);
     of(&["watch", "a", "--count", "1", "--as", "u8", "--length", "2"]);
     of(&["stat", "a"]);
+    // The table of a space of two ranks.
+    of(&["allocate", "dsm/heat", "640", "--row", "128"]);
+    of(&["dsm", "ls"]);
+    of(&["dsm", "rm", "heat"]);
     of(&["chmod", "644", "b"]);
     of(&["export", "b", file]);
     of(&["import", "c", file]);

@@ -40,6 +40,9 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["ping" | "ls" | "locks" | "doctor" | "status" | "counters" | "clients" | "nodes"] => &[],
         ["run"] => &["--library", "/nowhere/library", "no-such-program"],
         ["streams"] => &[],
+        ["dsm", "run"] => &["-n", "1", "no-such-program"],
+        ["dsm", "rm"] => &["no-such-space"],
+        ["dsm", "ls"] => &[],
         ["cluster", "init" | "token" | "leave" | "status"] => &[],
         unknown => panic!("say in this test how {unknown:?} is called"),
     }
@@ -70,7 +73,8 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
         let command: Vec<&str> = path.iter().map(String::as_str).collect();
         let whole = [&command[..], complete(&command)].concat();
         // What follows the program belongs to it.
-        let before_flag = if command == ["run"] { &command } else { &whole };
+        let launches = [&["run"][..], &["dsm", "run"]].contains(&&command[..]);
+        let before_flag = if launches { &command } else { &whole };
         for flag in &flags.valued {
             let flag = format!("--{flag}");
             for &wrong in RUBBISH {
@@ -87,7 +91,7 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
         }
         assert_eq!(refused(node.path(), &[&command[..], &["--no-such-flag"]].concat()), 2, "{command:?}");
         let many = [&whole[..], &["one", "too", "many", "words"]].concat();
-        if command != ["release"] && command != ["run"] {
+        if !launches && command != ["release"] && command != ["dsm", "rm"] {
             assert_eq!(refused(node.path(), &many), 2, "{command:?}");
         }
         for (place, _) in complete(&command).iter().enumerate() {

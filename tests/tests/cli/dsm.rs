@@ -141,6 +141,10 @@ fn interrupted_run_ends_its_ranks_and_living_ranks_keep_their_name() {
     let (code, _, err) = said(&mut ddss(&daemon, &["dsm", "rm", "heat"]));
     assert_eq!(code, Some(1));
     assert_eq!(err, "ddss: 2 ranks of heat live: end them first, or repeat with --force\n");
+    // The same command again finds all places taken, and leaves the name to those that have it.
+    let (code, _, err) = said(&mut ranks(&daemon, &["-n", "2", "--space", "heat"], test, "end"));
+    assert_eq!(code, Some(1), "{err}");
+    assert_eq!(spaces(&daemon)[0]["live"], 2, "{err}");
     kill_process(Pid::from_child(&run), Signal::INT).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(1));
     until_gone(&pids);

@@ -44,6 +44,7 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "trace NAME --call ping",
         "doctor",
         "streams",
+        "dsm ls",
         "cluster status",
         "cluster token",
         "chmod 600 NAME",

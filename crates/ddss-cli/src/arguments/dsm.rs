@@ -4,6 +4,7 @@ use crate::arguments::values::DaemonOptions;
 use crate::examples;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::IpAddr;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum DsmCommand {
@@ -31,6 +32,9 @@ pub(crate) struct DsmRunOptions {
     /// Ranks that this command starts, such as 0-3 or 5; others start on other nodes [default: all]
     #[arg(long, value_name = "RANKS", requires = "space", value_parser = rank_range)]
     pub(crate) ranks: Option<(u16, u16)>,
+    /// Address of this node at which ranks on other nodes reach those that start here [default: loopback]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<IpAddr>,
     /// Protocol of the pages
     #[arg(long, value_enum, default_value_t = ProtocolName::Newgendsm)]
     pub(crate) protocol: ProtocolName,
@@ -58,7 +62,7 @@ pub(crate) struct DsmRemoveOptions {
     /// Names of the spaces
     #[arg(required = true, value_name = "SPACE")]
     pub(crate) spaces: Vec<String>,
-    /// Release a space whose ranks live: they end with an error
+    /// Release the name of a space whose ranks live: they go on without it
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -4,6 +4,7 @@ use super::options::SpaceOptions;
 use crate::error::SpaceError;
 use ddss_dsm_core::{Ordering, Protocol, Stamps};
 use std::env;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The space and the number of a rank that `ddss dsm run` started.
 ///
@@ -25,6 +26,7 @@ pub struct Launch {
     pub rank: u16,
     /// Number of ranks.
     pub ranks: u16,
+    listen: IpAddr,
     protocol: Protocol,
     ordering: Ordering,
 }
@@ -53,13 +55,18 @@ impl Launch {
             "placed" => Ordering::Placed,
             _ => return Err(SpaceError::NotLaunched("DDSS_DSM_ORDERING")),
         };
+        let listen = match value("DDSS_DSM_LISTEN") {
+            Ok(address) => address.parse().map_err(|_| SpaceError::NotLaunched("DDSS_DSM_LISTEN"))?,
+            Err(_) => Ipv4Addr::LOCALHOST.into(),
+        };
         let (rank, ranks) = (number("DDSS_DSM_RANK")?, number("DDSS_DSM_RANKS")?);
-        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, protocol, ordering })
+        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, listen, protocol, ordering })
     }
 
     /// Returns options for a space of so many bytes.
     pub fn options(&self, bytes: u64) -> SpaceOptions {
-        SpaceOptions::new(self.ranks, bytes).rank(self.rank).protocol(self.protocol, self.ordering, Stamps::PerHome)
+        let options = SpaceOptions::new(self.ranks, bytes).rank(self.rank).listen(self.listen);
+        options.protocol(self.protocol, self.ordering, Stamps::PerHome)
     }
 }
 
@@ -85,6 +92,7 @@ mod tests {
             "DDSS_DSM_RANKS is not set or unknown: start this program with `ddss dsm run -n 4 -- PROGRAM`"
         );
         assert!(of(&[("DDSS_DSM_RANK", "-1")]).is_err());
+        assert!(of(&[("DDSS_DSM_LISTEN", "here")]).unwrap_err().to_string().starts_with("DDSS_DSM_LISTEN"));
         assert!(of(&[("DDSS_DSM_PROTOCOL", "lrc")]).unwrap_err().to_string().starts_with("DDSS_DSM_PROTOCOL"));
     }
 }

@@ -193,6 +193,7 @@ impl Space {
         Ok(self.thread.stop()?)
     }
 
+    /// Returns the frames, which this space has for itself: they tell it from others of this process.
     pub(crate) fn frames(&self) -> &Frames {
         &self.frames
     }
@@ -228,6 +229,8 @@ impl Space {
         match self.start(call)?.recv_timeout(self.timeout) {
             Ok(result) => Ok(result?),
             Err(RecvTimeoutError::Timeout) => {
+                // The call may still close pages: no view is made from now on.
+                self.frames.end();
                 self.start(Call::GiveUp)?;
                 Err(SpaceError::TimedOut(self.timeout))
             }

@@ -1,7 +1,8 @@
 //! Cache frames of a rank, and views of the pages that are open.
 //!
 //! Only the service thread opens and closes pages. It closes them in calls that take the whole space (`&mut Space`), and views
-//! borrow the space: so no page is closed, fetched or compared with its twin while a view of it lives.
+//! borrow the space: so no page is closed, fetched or compared with its twin while a view of it lives. A call that gives up may still do
+//! that later: it ends the frames first, so that no view is made after it.
 
 use super::memory_file::MemoryFile;
 use ddss_dsm_core::Access;
@@ -10,9 +11,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Number of the next frames.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Views of a rank that live at the same time at most.
 const VIEWS_MAX: usize = 4096;
@@ -45,6 +49,8 @@ pub(crate) struct Frames {
     page_bytes: u64,
     access: Box<[AtomicU8]>,
     has_ended: AtomicBool,
+    /// Number of these frames in this process.
+    number: u64,
     borrowed: Mutex<Vec<Borrowed>>,
 }
 
@@ -59,7 +65,13 @@ impl Frames {
         assert!(base.checked_add(bytes).is_some_and(|end| end <= map.len() as u64), "the frames are in the file");
         let access = (0..pages).map(|_| AtomicU8::new(0)).collect();
         let (has_ended, borrowed) = (AtomicBool::new(false), Mutex::default());
-        Self { map, base: base as usize, bytes, page_bytes, access, has_ended, borrowed }
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self { map, base: base as usize, bytes, page_bytes, access, has_ended, number, borrowed }
+    }
+
+    /// Returns the number of these frames, which no others of this process have.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Sets how a page may be used. Only the service thread calls it.

@@ -3,7 +3,7 @@
 use crate::error::SpaceError;
 use crate::space::{REGIONS_MAX, Record, Space};
 use crate::sys::{ReadView, WriteView};
-use ddss_dsm_core::{Access, Homes};
+use ddss_dsm_core::{Access, Failure, Homes};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
@@ -26,6 +26,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Region<T> {
+    /// Number of the frames of its space.
+    frames: u64,
     offset: u64,
     len: usize,
     _elements: PhantomData<fn() -> T>,
@@ -64,6 +66,11 @@ impl Space {
     ) -> Result<Region<T>, SpaceError> {
         assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096, "an element has bytes, and is aligned within a page");
         let ours = Record::new(name, count as u64, size_of::<T>(), homes)?;
+        if let Homes::Rank(rank) = homes
+            && rank.index() >= self.ranks().into()
+        {
+            return Err(Failure::OutOfRange("rank", rank.index() as u64).into());
+        }
         let (directory, room) = (self.directory(), self.len());
         let section = self.lock_directory()?;
         let records = directory.read(&section, ..)?;
@@ -81,12 +88,12 @@ impl Space {
         if homes != Homes::FirstTouch {
             self.assign_homes(record.offset()..record.end(), record.homes().unwrap_or(homes))?;
         }
-        Ok(Region { offset: record.offset(), len: count, _elements: PhantomData })
+        Ok(Region { frames: self.frames().number(), offset: record.offset(), len: count, _elements: PhantomData })
     }
 
     /// Returns the records of regions, in the last pages of the space.
     fn directory(&self) -> Region<Record> {
-        Region { offset: self.len(), len: REGIONS_MAX, _elements: PhantomData }
+        Region { frames: self.frames().number(), offset: self.len(), len: REGIONS_MAX, _elements: PhantomData }
     }
 }
 
@@ -105,7 +112,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
     /// # Errors
     /// The range is outside the region, a view to write meets it, or the space has ended.
     pub fn read<'a>(&self, space: &'a Space, range: impl RangeBounds<usize>) -> Result<ReadView<'a, T>, SpaceError> {
-        let bytes = self.bytes(range)?;
+        let bytes = self.bytes(space, range)?;
         let borrow = space.frames().borrow(bytes.clone(), false)?;
         space.open(&bytes, Access::Read)?;
         Ok(borrow.read()?)
@@ -116,7 +123,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
     /// # Errors
     /// The range is outside the region, another view meets it, or the space has ended.
     pub fn write<'a>(&self, space: &'a Space, range: impl RangeBounds<usize>) -> Result<WriteView<'a, T>, SpaceError> {
-        let bytes = self.bytes(range)?;
+        let bytes = self.bytes(space, range)?;
         let borrow = space.frames().borrow(bytes.clone(), true)?;
         space.open(&bytes, Access::Write)?;
         Ok(borrow.write()?)
@@ -127,7 +134,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
     /// # Errors
     /// The range is outside the region, or the space has ended.
     pub fn prefetch(&self, space: &Space, range: impl RangeBounds<usize>) -> Result<(), SpaceError> {
-        space.open(&self.bytes(range)?, Access::Read)
+        space.open(&self.bytes(space, range)?, Access::Read)
     }
 
     /// Returns an element.
@@ -151,7 +158,10 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
     }
 
     /// Returns the bytes of elements in the space.
-    fn bytes(&self, range: impl RangeBounds<usize>) -> Result<Range<u64>, SpaceError> {
+    fn bytes(&self, space: &Space, range: impl RangeBounds<usize>) -> Result<Range<u64>, SpaceError> {
+        if self.frames != space.frames().number() {
+            return Err(SpaceError::OtherSpace);
+        }
         let start = match range.start_bound() {
             Bound::Included(start) => *start,
             Bound::Excluded(start) => start.saturating_add(1),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, Table};
 use ddss_auth::Context;
-use ddss_dsm::{Failure, Space, SpaceError, SpaceOptions};
+use ddss_dsm::{Failure, Homes, Space, SpaceError, SpaceOptions};
 use ddss_group::{Group, GroupEvent, JoinOptions, Member, Membership, NOTE_BYTES};
 use ddss_testkit::Daemon;
 use ddss_verbs::{Events, Fabric, Iwarp, IwarpConfig};
@@ -156,9 +156,13 @@ fn call_that_gives_up_ends_the_space() {
     let second = join(&daemon, options(2, 1).timeout(Duration::from_secs(10)));
     let mut first = join(&daemon, options(2, 0)).join().unwrap().unwrap();
     let mut second = second.join().unwrap().unwrap();
+    let words = second.region::<u64>("words", 1, Homes::FirstTouch).unwrap();
+    words.put(&second, 0, 1).unwrap();
     let section = first.lock(3).unwrap();
     let late = second.lock(3).unwrap_err();
     assert!(matches!(late, SpaceError::TimedOut(_)), "{late}");
+    // The lock may still be granted, and close the page: nobody gets a view of it any more.
+    assert_eq!(named(&words.write(&second, ..).map(drop).unwrap_err()), "lost rank 1");
     drop(section);
     assert_eq!(named(&second.barrier().unwrap_err()), "lost rank 1");
     assert_eq!(named(&first.lock(3).unwrap_err()), "lost rank 1");

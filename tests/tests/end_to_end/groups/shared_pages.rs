@@ -153,7 +153,7 @@ fn joining_a_space_of_another_kind_or_alone_says_what_to_do() {
     let refused = |options| Space::join(&client, "solver", options).unwrap_err().to_string();
     assert_eq!(
         refused(options),
-        "not all of the 2 ranks have come within 300ms: start the others, or raise the timeout"
+        "not all of the 2 ranks have come within 300ms: start the others, raise the timeout, or let ranks on several nodes listen on addresses of theirs"
     );
     assert_eq!(
         refused(options.protocol(Protocol::Async, Ordering::Stamped, Stamps::PerHome)),
@@ -199,6 +199,13 @@ fn views_that_meet_or_lie_outside_are_refused_and_say_where() {
     }
     let other = space.region::<u64>("words", 2050, Homes::FirstTouch).map(drop).unwrap_err().to_string();
     assert_eq!(other, "region words has 4 bytes an element, and this rank asks for 8: ask for the same");
+    assert!(space.region::<u32>("far", 1, Homes::Rank(Rank::new(9).unwrap())).is_err(), "no such rank");
+    assert!(space.region::<u32>("far", 1, Homes::FirstTouch).is_ok(), "the refused call left nothing behind");
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let other = Space::join(&client, "other", SpaceOptions::new(1, BYTES)).unwrap();
+    let said = words.get(&other, 0).unwrap_err().to_string();
+    assert_eq!(said, "the region belongs to another space: open it in this one");
+    other.leave().unwrap();
     assert!(space.lock(u32::MAX).is_err() && space.lock((1 << 16) - 2).is_err(), "locks of the space itself");
     space.barrier().unwrap();
     assert_eq!(words.get(&space, 2049).unwrap(), 2, "the same region after an error");

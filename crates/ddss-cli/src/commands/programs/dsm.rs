@@ -8,20 +8,23 @@ use crate::node_process::tie_to_parent;
 use crate::output::table::Table;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use ddss::SegmentInfo;
-use rustix::process::{Pid, Signal, kill_process};
+use ddss::{Client, SegmentInfo};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ops::RangeInclusive;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Names of spaces in the directory of segments begin so.
 const PREFIX: &str = "dsm/";
 /// Time in which the other ranks notice that one has failed, and end by themselves.
 const END_MAX: Duration = Duration::from_secs(10);
+/// Time in which the places of ranks that have ended are free.
+const FREE_MAX: Duration = Duration::from_secs(2);
 /// Time between two looks at the ranks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -36,7 +39,7 @@ pub(crate) fn run(command: &DsmCommand, json: bool) -> Result<(), CommandError> 
 
 /// Becomes a program that ends with the command that started it.
 pub(crate) fn become_rank(options: &DsmRankOptions) -> Result<(), CommandError> {
-    tie_to_parent(options.parent)?;
+    tie_to_parent(options.parent, Signal::KILL)?;
     let Some((name, arguments)) = options.program.split_first() else {
         return Err(CommandError::InvalidInput("name a program to run".to_owned()));
     };
@@ -52,8 +55,8 @@ struct Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Both calls fail if the rank has ended already.
-        let _ = self.child.kill();
+        signal(&self.child, Signal::KILL);
+        // It fails if the rank has ended already.
         let _ = self.child.wait();
     }
 }
@@ -69,28 +72,56 @@ fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
     }
     let space = options.space.clone().unwrap_or_else(|| format!("run-{}", std::process::id()));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
-    let mut ranks = Vec::new();
-    for rank in first..=last {
-        ranks.push(Started { rank, child: start(options, &space, rank)? });
-    }
-    let ended = watch(&mut ranks, &mut signals);
-    drop(ranks);
+    let ended = start_and_watch(options, &space, first..=last, &mut signals);
     if options.ranks.is_none() {
-        // Nobody else is in it. The name may be missing: no rank has joined, or all failed at once.
-        let _ = client.open(&format!("{PREFIX}{space}")).and_then(ddss::Segment::release);
+        release(&client, &space);
     }
     ended
+}
+
+fn start_and_watch(
+    options: &DsmRunOptions,
+    space: &str,
+    numbers: RangeInclusive<u16>,
+    signals: &mut Signals,
+) -> Result<(), CommandError> {
+    let mut ranks = Vec::new();
+    for rank in numbers {
+        ranks.push(Started { rank, child: start(options, space, rank)? });
+    }
+    watch(&mut ranks, signals)
+}
+
+/// Releases the name of a space when its last rank is gone. Ranks that another command started under the same name keep it.
+fn release(client: &Client, space: &str) {
+    let name = format!("{PREFIX}{space}");
+    let end = Instant::now() + FREE_MAX;
+    while Instant::now() < end {
+        // No rank has joined, or no daemon answers any more: there is nothing to release, or nobody who could.
+        let Ok(found) = client.list(&name).and_then(Iterator::collect::<Result<Vec<SegmentInfo>, _>>) else { return };
+        let Some(found) = found.iter().find(|found| name_of(found) == space) else { return };
+        if found.lock.holders == 0 {
+            let _ = client.open(&name).and_then(ddss::Segment::release);
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn start(options: &DsmRunOptions, space: &str, rank: u16) -> Result<Child, CommandError> {
     let own = std::env::current_exe().map_err(CommandError::system("find this program"))?;
     let name = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut command = Command::new(own);
+    // A group of its own: a wrapper and the program that it starts end together.
+    command.process_group(0).stdin(Stdio::null());
     command.args(["dsm-rank", "--parent", &std::process::id().to_string(), "--"]).args(&options.program);
     command.env("DDSS_DSM_SPACE", space);
     command.env("DDSS_DSM_RANK", rank.to_string()).env("DDSS_DSM_RANKS", options.count.to_string());
     command.env("DDSS_DSM_PROTOCOL", name(options.protocol.to_possible_value()));
     command.env("DDSS_DSM_ORDERING", name(options.ordering.to_possible_value()));
+    if let Some(address) = options.listen {
+        command.env("DDSS_DSM_LISTEN", address.to_string());
+    }
     if let Some(folder) = &options.place.dir {
         command.env("DDSS_DIR", folder);
     }
@@ -117,9 +148,12 @@ fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandErro
             }
         });
         waited.map_err(CommandError::system("wait for a rank"))?;
-        if !is_interrupted && signals.pending().next().is_some() {
-            is_interrupted = true;
-            running.iter().for_each(|started| terminate(&started.child));
+        if signals.pending().next().is_some() {
+            if std::mem::replace(&mut is_interrupted, true) {
+                // Asked twice: at once.
+                break;
+            }
+            running.iter().for_each(|started| signal(&started.child, Signal::TERM));
         }
         let is_ending = is_interrupted || !failed.is_empty();
         if is_ending && Instant::now() >= *end.get_or_insert_with(|| Instant::now() + END_MAX) {
@@ -139,10 +173,11 @@ fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandErro
     Err(CommandError::Refused(format!("the space has ended: {}", words.join(", "))))
 }
 
-fn terminate(child: &Child) {
-    if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        // It may have ended just now.
-        let _ = kill_process(pid, Signal::TERM);
+/// Sends a signal to a rank, and to the processes that it has started.
+fn signal(child: &Child, signal: Signal) {
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // All of them may have ended.
+        let _ = kill_process_group(group, signal);
     }
 }
 
