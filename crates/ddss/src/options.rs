@@ -85,7 +85,8 @@ impl LockOptions {
     }
 
     /// Sets the maximum wait in the lock queue, up to 600 s. The default is the timeout of the segment's calls. With zero
-    /// the call does not wait: a lock that is not free fails with [`ErrorKind::Locked`](crate::ErrorKind::Locked).
+    /// the call does not queue: a lock that is not free fails with [`ErrorKind::Locked`](crate::ErrorKind::Locked), and the
+    /// home has the timeout of the segment's calls to answer.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

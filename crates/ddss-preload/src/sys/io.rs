@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ddss_stream::{Endpoint, UserMemory};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use rustix::io::Errno;
 
 use super::{memory, real};
 use crate::{calls, descriptor_table, wire};
@@ -424,14 +425,21 @@ pub(super) unsafe extern "C-unwind" fn recvmmsg(
     // SAFETY: the program passed a timeout, or a wrong pointer.
     let read_timeout = || unsafe { ddss_stream::load(timeout) }.and_then(duration);
     let limit = if timeout.is_null() { None } else { read_timeout() };
-    if count == 0 || descriptor_table::stream(fd).is_none() || limit.is_none() && !timeout.is_null() {
+    let endpoint = descriptor_table::stream(fd).filter(|_| count > 0 && (limit.is_some() || timeout.is_null()));
+    let Some(endpoint) = endpoint else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
-    }
+    };
+    let mut has_received = false;
     let (start, mut flags_now) = (Instant::now(), flags & !libc::MSG_WAITFORONE);
     each_message(messages, count, |message| {
         // SAFETY: the program promised `count` messages.
         let received = unsafe { recvmsg(fd, message, flags_now) };
+        if received < 0 && has_received && !matches!(super::errno::get(), libc::EAGAIN | libc::EINTR | libc::EFAULT) {
+            // This call reports the messages before, the next one the failure.
+            endpoint.record_failure(Errno::from_raw_os_error(super::errno::get()));
+        }
+        has_received = true;
         if flags & libc::MSG_WAITFORONE != 0 {
             flags_now |= libc::MSG_DONTWAIT;
         }

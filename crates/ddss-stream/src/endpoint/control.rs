@@ -11,7 +11,9 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use libc::pollfd;
 use rustix::io::Errno;
 
 use super::endpoint::Endpoint;
@@ -95,9 +97,10 @@ impl Endpoint {
     }
 
     /// Wakes the waiters of the peer after this end moved bytes. Where nothing rings, but the peer has not closed its end, a program closed
-    /// hidden descriptors past the library, and may sleep in a set that heard them: the end of TCP wakes it.
+    /// hidden descriptors past the library, and may sleep in a set that heard them: the end of TCP wakes it. The process of a peer whose
+    /// TCP has ended is gone.
     pub(super) fn ring_peer_of(&self, socket: Descriptor, link: Link) {
-        if !self.ring_peer() && self.peer_side(link).is_closed.load(Ordering::Acquire) == 0 {
+        if !self.ring_peer() && self.peer_side(link).is_closed.load(Ordering::Acquire) == 0 && !has_ended(socket) {
             // A failure means that the connection has ended already.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
         }
@@ -214,4 +217,10 @@ impl Endpoint {
             self.ring_own();
         }
     }
+}
+
+/// Returns true if the peer has ended TCP.
+fn has_ended(socket: Descriptor) -> bool {
+    let mut polled = [pollfd { fd: socket.0, events: libc::POLLRDHUP, revents: 0 }];
+    sys::poll(&mut polled, Some(Duration::ZERO)).is_ok_and(|found| found > 0)
 }

@@ -342,7 +342,7 @@ impl Endpoint {
     }
 
     /// Keeps a failure of the connection for the next call.
-    pub(super) fn record_failure(&self, error: Errno) {
+    pub fn record_failure(&self, error: Errno) {
         self.latch(Latched::END);
         self.mark_dead();
         self.local().error.store(error.raw_os_error(), Ordering::Relaxed);

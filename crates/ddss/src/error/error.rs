@@ -89,7 +89,8 @@ impl Error {
         }
     }
 
-    /// Returns true if a condition of the call did not hold: another caller's change came first. Read again.
+    /// Returns true if a condition of the call did not hold: another caller's change came first. Read again. A get of
+    /// a version that is not there yet is one, too.
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
@@ -102,7 +103,7 @@ impl Error {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_conflict(&self) -> bool {
-        matches!(self.kind(), ErrorKind::VersionMismatch | ErrorKind::AlreadyExists)
+        !self.is_indeterminate() && matches!(self.kind(), ErrorKind::VersionMismatch | ErrorKind::AlreadyExists)
     }
 
     /// Returns the version that a conditional call has found instead.
