@@ -114,16 +114,17 @@ fn many_keys_from_another_node_are_one_request_and_one_read_each() {
         assert!(keys.iter().zip(values).all(|(key, value)| value == wanted(*key)), "keys from {first}");
         batches += 1;
     }
+    let (least, most) = (129 * batches, (129 + 64) * batches);
+    // The daemon counts after its answer, and a batch may be two requests: the last read is counted last.
     let begin = Instant::now();
-    while counted().1 < before.1 + batches {
-        assert!(begin.elapsed() < PATIENCE, "the daemon counts a request after its answer");
+    while counted().0 <= before.0 + least {
+        assert!(begin.elapsed() < PATIENCE, "{:?} and {before:?}: {batches} batches of 128 keys", counted());
     }
     let after = counted();
     let (reads, many, gets) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
     assert!(many <= 2 * batches, "{many} requests for {batches} batches: a second one for keys behind links");
     assert!(gets <= many + 8, "{gets} gets, {many} of them of many rows");
-    let (least, most) = (129 * batches, (129 + 64) * batches);
-    assert!(reads > least && reads <= most, "{reads} reads for {batches} batches of 128 keys");
+    assert!(many >= batches && reads <= most, "{reads} reads for {batches} batches of 128 keys");
     assert_eq!(there.count().unwrap(), MANY);
 }
 
