@@ -73,6 +73,10 @@ impl Remote<'_> {
                 self.check_own_lock(caller, segment, token.is_none(), offset)?;
                 WaitState::Answer { segment }
             }
+            // The home knows a peer as the holder, not its client.
+            Operation::Sweep { segment, .. } if self.remote_locks.is_held_by(client, segment, None) => {
+                return Err(Failure::OwnLock);
+            }
             Operation::Permit { segment, .. } | Operation::Break { segment } | Operation::Sweep { segment, .. } => {
                 WaitState::Answer { segment }
             }

@@ -189,6 +189,29 @@ fn grant_for_a_client_that_is_gone_is_given_back() {
 }
 
 #[test]
+fn client_that_holds_a_table_at_another_home_does_not_sweep_it() {
+    // If this broke, the sweep would wait for its own caller, until its deadline.
+    let mut parts = Parts::new();
+    let sweep = Operation::Sweep { segment: segment(), first: 0, buckets: 9 };
+    let lock = RemoteLock {
+        segment: segment(),
+        row_offset: None,
+        home: HOME,
+        token: LockToken(9),
+        client: CLIENT,
+        until_us: NOW.steady_us + 1000,
+    };
+    parts.remote_locks.add(lock);
+    assert_eq!(parts.remote().call(NOW, &caller(), segment(), &sweep, &[]), Err(Failure::OwnLock));
+    assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0), "a refused call leaves nothing");
+    // The lock of another client, or of a row.
+    parts.remote_locks.add(RemoteLock { client: ClientId { index: 2, generation: 1 }, ..lock });
+    parts.remote_locks.add(RemoteLock { row_offset: Some(64), token: LockToken(10), ..lock });
+    assert_eq!(parts.remote().call(NOW, &caller(), segment(), &sweep, &[]), Ok(()));
+    assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, .. }]));
+}
+
+#[test]
 fn name_that_no_peer_has_leads_to_one_new_segment_here() {
     // If this broke, an allocation would hang after the last answer, or two segments would get one name.
     let mut parts = Parts::new();
