@@ -95,6 +95,11 @@ pub struct GarbageSearch {
 }
 
 impl GarbageSearch {
+    /// Bytes after which a search ends early: large keys and links make a bucket long to look through.
+    const BYTES_MAX: usize = 64 << 10;
+    /// Bytes that a read counts for besides those that it copies.
+    const BYTES_PER_READ: usize = 64;
+
     /// Searches the buckets from `first` to `end`, from the last one down; `None` if the table is no map. `read` copies bytes
     /// of the pool: all of one moment.
     pub fn find(
@@ -105,6 +110,7 @@ impl GarbageSearch {
     ) -> Option<Self> {
         let mut description = [0; MapLayout::DESCRIPTION_BYTES];
         read(layout.record(0).of_segment(at).data, &mut description);
+        let mut bytes_read = 0;
         let (row, next) = layout.bounds(1);
         let map = MapLayout::of_description(&description, rows, next - row)?;
         let place = |bucket: u64| layout.record(bucket + 1).of_segment(at);
@@ -118,6 +124,7 @@ impl GarbageSearch {
         for bucket in (first..end).rev() {
             search.end = bucket;
             search.garbage = map.garbage_in(bucket, now_ms, |bucket, offset, into| {
+                bytes_read += into.len() + Self::BYTES_PER_READ;
                 read(place(bucket).data + layout.bounds(bucket + 1).0 + offset as u64, into);
             });
             let expiry_ms = search.garbage.expiry_ms;
@@ -127,6 +134,9 @@ impl GarbageSearch {
             if search.garbage.is_found() {
                 search.state = state_of(bucket);
                 search.owner_state = search.garbage.orphans.as_ref().map_or(0, |orphans| state_of(orphans.owner));
+                break;
+            }
+            if bytes_read >= Self::BYTES_MAX {
                 break;
             }
         }

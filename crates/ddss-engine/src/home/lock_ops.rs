@@ -178,7 +178,7 @@ impl Home<'_> {
 
     /// Breaks the locks and drops the queue entries of an owner that is gone.
     pub(crate) fn drop_owner(&mut self, now: Now, owner: LockOwner) {
-        self.segments.sweeps.remove_owner(owner);
+        self.segments.sweeps.remove_owner(now, owner);
         let mut next = 0;
         while let Some(id) = self.segments.busy(next) {
             next += 1;

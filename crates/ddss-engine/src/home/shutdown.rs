@@ -7,9 +7,10 @@ use ddss_core::{Failure, Outcome};
 
 impl Home<'_> {
     /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
-    /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
-    /// started.
+    /// waiters for a lock or a version are failed, and so are sweeps. With `all`, every queued operation is failed: none of
+    /// them has started.
     pub(crate) fn fail_waiters(&mut self, now: Now, all: bool) {
+        self.fail_all_sweeps(Self::shutdown_failure);
         let busy: Vec<_> = (0..).map_while(|index| self.segments.busy(index)).collect();
         for id in busy {
             let Some(segment) = self.segments.watched(id) else { continue };

@@ -297,6 +297,7 @@ impl Home<'_> {
             self.free_place(&forward);
         }
         self.update_lock_gate(now, id);
+        self.give_sweep_turn(now, id);
         self.serve_lock_queue(now, id);
         self.request_slice(id);
     }

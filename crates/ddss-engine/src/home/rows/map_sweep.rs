@@ -4,16 +4,16 @@
 //! is freed is a change of that bucket like others: it gets a version, goes to the replica, and its watchers learn of it.
 //! A replica does not sweep by itself, since both sides have to free the same entries in the same versions.
 //!
-//! A sweep waits while the table is locked, and passes over rows that are.
+//! A sweep waits while the table is locked, and passes over rows that are. Of a map that changes all the time, a slice is
+//! due after a change, before the operations that wait.
 
 use crate::action::{Action, CommitSource, GarbageSearch, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
-use crate::requester::{Caller, ReplyFields};
+use crate::requester::{Caller, ReplyFields, Requester};
 use crate::state::replication::RowCommit;
-use crate::state::segments::sweeps::{Buckets, SweepCall, WarnedOwner};
-use ddss_core::limits::SWEEP_BUCKETS_MAX;
+use crate::state::segments::sweeps::{Buckets, SweepCall, SweepWork, Sweeps, WarnedOwner};
 use ddss_core::{
     Access, BucketGarbage, Failure, Limit, Outcome, Range, Ranges, SegmentId, SlotWord, TableLayout, Version,
 };
@@ -75,12 +75,26 @@ impl Home<'_> {
 
     /// Records that a table which this node has from another home, or from the daemon before, may be a map.
     pub(crate) fn note_unknown_expiry(&mut self, now: Now, id: SegmentId) {
-        self.note_expiry(now, id, 1);
+        if self.segments.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
+            self.segments.sweeps.note_unknown(now, id);
+        }
     }
 
-    /// Does a slice of the sweeps that are due.
+    /// Does a slice of a pass that is due. For a call the daemon decides when there is time.
     pub(crate) fn tick_sweeps(&mut self, now: Now) {
-        for id in self.segments.sweeps.visit(now) {
+        for (work, id) in self.segments.sweeps.visit(now) {
+            if let SweepWork::Call = work {
+                self.end_late_sweeps(now, id);
+                self.request_slice(id);
+            } else {
+                self.continue_sweep(now, id);
+            }
+        }
+    }
+
+    /// Does a slice that is due before the operations that wait: those may never end.
+    pub(crate) fn give_sweep_turn(&mut self, now: Now, id: SegmentId) {
+        if self.segments.sweeps.get(id).is_some_and(|sweep| sweep.take_turn(now)) {
             self.continue_sweep(now, id);
         }
     }
@@ -89,8 +103,9 @@ impl Home<'_> {
     pub(crate) fn sweep_slice(&mut self, now: Now, id: SegmentId) {
         if let Some(sweep) = self.segments.sweeps.get(id) {
             sweep.has_slice = false;
-            if !sweep.calls.is_empty() {
-                self.continue_sweep(now, id);
+            match sweep.calls.is_empty() {
+                true => self.segments.sweeps.schedule(now, id, 0),
+                false => self.continue_sweep(now, id),
             }
         }
     }
@@ -99,6 +114,13 @@ impl Home<'_> {
     pub(crate) fn fail_sweeps(&mut self, id: SegmentId, failure: Failure) {
         for call in self.segments.sweeps.remove(id) {
             self.output.answer(call.requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+
+    /// Ends all sweeps before the node stops.
+    pub(crate) fn fail_all_sweeps(&mut self, failure: impl Fn(Requester) -> Failure) {
+        for call in self.segments.sweeps.remove_all() {
+            self.output.answer(call.requester, Outcome::Failed(failure(call.requester)), ReplyFields::default());
         }
     }
 
@@ -118,15 +140,19 @@ impl Home<'_> {
         let Some(sweep) = self.segments.sweeps.get(id) else { return };
         sweep.begin_pass(now, rows.saturating_sub(1));
         let Some(&mut Buckets { first, end }) = sweep.buckets() else {
-            return self.segments.sweeps.forget_idle(id);
+            return self.segments.sweeps.schedule(now, id, 0);
         };
-        let first = first.max(end.saturating_sub(SWEEP_BUCKETS_MAX));
+        let first = first.max(end.saturating_sub(sweep.begin_slice(now)));
+        if let Ok(segment) = self.segments.get_mut(id) {
+            // No operation comes between the search and the change.
+            segment.lock_queue.begin_word_read();
+        }
         self.output.push(Action::FindGarbage { segment: id, at, layout, rows, first, end });
     }
 
     /// Ends the calls whose deadline has passed. What they have freed stays free.
     fn end_late_sweeps(&mut self, now: Now, id: SegmentId) {
-        let Some(sweep) = self.segments.sweeps.get(id) else { return };
+        let Some(sweep) = self.segments.sweeps.get(id).filter(|sweep| !sweep.calls.is_empty()) else { return };
         sweep.calls.retain(|call| {
             let is_late = call.deadline_us <= now.steady_us;
             if is_late {
@@ -134,27 +160,43 @@ impl Home<'_> {
             }
             !is_late
         });
+        if sweep.calls.is_empty() {
+            self.segments.sweeps.schedule(now, id, 0);
+        }
     }
 
     /// Continues with what the daemon found in the buckets from the last one down; `None` if the table is no map.
     pub(crate) fn garbage_found(&mut self, now: Now, id: SegmentId, search: Option<&GarbageSearch>) {
-        let Some(search) = search else { return self.fail_sweeps(id, Failure::Unsupported) };
-        let Some(sweep) = self.segments.sweeps.get(id) else { return };
-        sweep.note(search.expiry_ms);
-        let Some(buckets) = sweep.buckets().filter(|buckets| buckets.end == search.begin) else {
-            // Another call came between.
-            return self.request_slice(id);
-        };
-        buckets.end = search.end;
-        let later = self.output.set_aside();
-        if search.garbage.is_found() {
-            self.free_garbage(now, id, search);
+        if let Ok(segment) = self.segments.get_mut(id) {
+            segment.lock_queue.end_word_read();
         }
-        self.end_sweep(now, id);
+        let later = self.output.set_aside();
+        match search {
+            Some(search) => self.use_search(now, id, search),
+            None => self.fail_sweeps(id, Failure::Unsupported),
+        }
         if let Some(later) = later {
             self.output.put_back(later);
         }
-        self.request_slice(id);
+        self.serve_lock_queue(now, id);
+    }
+
+    fn use_search(&mut self, now: Now, id: SegmentId, search: &GarbageSearch) {
+        let Some(sweep) = self.segments.sweeps.get(id) else { return };
+        sweep.note(search.expiry_ms);
+        sweep.is_unknown = false;
+        // Else another call came between.
+        let mut has_to_wait = false;
+        if let Some(buckets) = sweep.buckets().filter(|buckets| buckets.end == search.begin) {
+            buckets.end = search.end;
+            has_to_wait = search.garbage.is_found() && matches!(self.free_garbage(now, id, search), Err(Delay::Wait));
+            self.end_sweep(now, id);
+        }
+        let rest_us = if has_to_wait { Sweeps::RETRY_US } else { 0 };
+        self.segments.sweeps.schedule(now, id, now.steady_us.saturating_add(rest_us));
+        if !has_to_wait {
+            self.request_slice(id);
+        }
     }
 
     /// Answers a call that has looked through all its buckets, or ends the pass.
@@ -171,13 +213,12 @@ impl Home<'_> {
             }
             None => sweep.end_pass(pause_until_us),
         }
-        self.segments.sweeps.forget_idle(id);
     }
 
     /// Frees what was found in one bucket, unless another operation goes first. The bucket is looked at again after it.
-    fn free_garbage(&mut self, now: Now, id: SegmentId, search: &GarbageSearch) {
+    fn free_garbage(&mut self, now: Now, id: SegmentId, search: &GarbageSearch) -> Result<(), Delay> {
         let &GarbageSearch { end: bucket, state, owner_state, ref garbage, .. } = search;
-        let Some(sweep) = self.segments.sweeps.get(id) else { return };
+        let Some(sweep) = self.segments.sweeps.get(id) else { return Ok(()) };
         let warned = sweep.warned.take();
         if let Some(buckets) = sweep.buckets() {
             buckets.end = bucket + 1;
@@ -200,7 +241,7 @@ impl Home<'_> {
             }
             None => Ok(0),
         };
-        let Some(sweep) = self.segments.sweeps.get(id) else { return };
+        let Some(sweep) = self.segments.sweeps.get(id) else { return Ok(()) };
         match freed {
             Ok(freed) => {
                 if let Some(call) = sweep.calls.front_mut() {
@@ -209,11 +250,14 @@ impl Home<'_> {
             }
             Err(Delay::Wait) => {}
             Err(Delay::Pass) => {
+                // The next pass finds it again.
+                sweep.note(1);
                 if let Some(buckets) = sweep.buckets() {
                     buckets.end = bucket;
                 }
             }
         }
+        freed.map(drop)
     }
 
     /// Clears ranges of a bucket.

@@ -8,8 +8,9 @@ use crate::requester::{Caller, LockOwner, Requester};
 use crate::state::lock_queue::PendingOp;
 use ddss_core::limits::{SWEEP_BUCKETS_MAX, SWEEP_PAUSE_US};
 use ddss_core::{
-    BucketGarbage, BucketLayout, BucketSearch, EntryChange, EntryChangeKind, Failure, LockRequest, Message, NodeId,
-    Outcome, PutConditions, Range, ReplicaAck, SegmentId, Spec, Timestamp,
+    BucketGarbage, BucketLayout, BucketSearch, EntryChange, EntryChangeKind, Failure, LockRequest, LockToken,
+    MapLayout, Message, Name, NodeId, Outcome, Permissions, PutConditions, Range, ReplicaAck, SegmentId, SlotWord,
+    Spec, TableLayout, Timestamp,
 };
 
 const STEP: u64 = 9;
@@ -92,8 +93,12 @@ fn sweep_goes_over_all_buckets_in_slices_between_other_work() {
         (end, slices) = (first, slices + 1);
     }
     assert_eq!(slices, BUCKETS.div_ceil(SWEEP_BUCKETS_MAX));
-    assert_eq!((parts.segments.sweeps.due_us(), parts.home().tick_sweeps(at(u64::MAX / 2))), (0, ()));
-    assert_eq!((searched(&mut parts).0, parts.segments.sweeps.due_us()), (None, u64::MAX), "nothing is left to do");
+    parts.home().tick_sweeps(at(u64::MAX / 2));
+    assert_eq!(
+        (searched(&mut parts), parts.segments.sweeps.due_us()),
+        ((None, vec![]), u64::MAX),
+        "nothing is left to do"
+    );
 }
 
 #[test]
@@ -142,6 +147,10 @@ fn sweep_waits_for_a_lock_of_the_table_and_passes_over_a_locked_row() {
             assert!(!parts.actions().iter().any(|action| matches!(action, Action::CommitRecord { .. })));
             parts.home().sweep_slice(NOW, id);
             assert_eq!(searched(&mut parts).0, Some((40, 44)), "the bucket is left to a later sweep");
+            found(&mut parts, NOW, id, (40, 44), false, 0);
+            assert_eq!(ended(&parts.actions()), Some((Outcome::Done, 0)));
+            parts.home().tick_sweeps(at(NOW.steady_us + SWEEP_PAUSE_US));
+            assert!(searched(&mut parts).0.is_some(), "which the home does by itself");
         }
         parts.home().drop_owner(NOW, LockOwner::Peer(A));
         parts.actions();
@@ -249,4 +258,213 @@ fn table_that_is_no_map_is_refused_and_never_looked_at_again() {
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX));
     let (mut parts, plain) = Parts::with(Spec::new(64));
     assert_eq!(sweep(&mut parts, plain, (0, 1)), Err(Failure::Unsupported));
+}
+
+/// Puts 8 bytes into a bucket.
+fn put(parts: &mut Parts, id: SegmentId, step: u64, bucket: u64) {
+    let source = CommitSource::Buffer(parts.output.store(&[7; 8]));
+    let offset = (bucket + 1) * layout().row_bytes() as u64;
+    let op = PendingOp::Put { parts: RangeSet::One { offset, bytes: 8 }, source, conditions: PutConditions::default() };
+    parts.submit(id, B, step, op).expect("no lock is held");
+}
+
+/// Returns the timestamp of the change that goes to the replica.
+fn forwarded(actions: &[Action]) -> Option<Timestamp> {
+    actions.iter().find_map(|action| match action {
+        Action::Send { message: Message::Forward { timestamp, .. }, .. }
+        | Action::SendStaged { message: Message::Forward { timestamp, .. }, .. } => Some(*timestamp),
+        _ => None,
+    })
+}
+
+fn is_record_read(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::ReadRecord { .. }))
+}
+
+#[test]
+fn sweep_of_a_map_that_changes_all_the_time_has_its_turn_before_puts_that_wait() {
+    // If this broke, sweeps of a busy map with a replica would end with nothing freed, and its home would free nothing.
+    let (mut parts, id, replica, _) = paired(spec());
+    assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
+    parts.actions();
+    put(&mut parts, id, 1, 0);
+    for step in 0..4 {
+        assert!(is_record_read(&parts.actions()), "one put runs");
+        parts.home().record_read(2 * 5, Timestamp(77), 0);
+        let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
+        put(&mut parts, id, 2 + step, 0);
+        assert_eq!(parts.actions(), [], "another one waits");
+        parts.home().sweep_slice(NOW, id);
+        assert_eq!(searched(&mut parts).0, None, "and so does the sweep");
+        // Two changes for each time that a turn comes.
+        let now = at(NOW.steady_us + step / 2 * 1000);
+        parts.home().lease(now, now.steady_us + 1_000_000);
+        parts.home().replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp));
+        if step % 2 == 0 {
+            let (slice, others) = searched(&mut parts);
+            assert!(!is_record_read(&others), "the put waits for the slice: {others:?}");
+            found(&mut parts, now, id, slice.expect("a slice"), false, 0);
+        }
+    }
+    let left = parts.segments.sweeps.get(id).and_then(|sweep| sweep.buckets().copied()).expect("it has not ended");
+    assert!(left.end < BUCKETS - SWEEP_BUCKETS_MAX, "{left:?}");
+}
+
+#[test]
+fn put_has_its_turn_after_each_change_of_a_sweep() {
+    // If this broke, puts into a map would wait until its sweep has ended, wherever a replica is slow.
+    let (mut parts, id, replica, _) = paired(spec());
+    assert_eq!(sweep(&mut parts, id, (0, 10)), Ok(()));
+    put(&mut parts, id, 1, 0);
+    parts.actions();
+    parts.home().record_read(2 * 5, Timestamp(77), 0);
+    let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
+    put(&mut parts, id, 2, 0);
+    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp));
+    let slice = searched(&mut parts).0.expect("a slice");
+    found(&mut parts, NOW, id, slice, true, 0);
+    let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
+    let now = at(NOW.steady_us + 5000);
+    parts.home().lease(now, now.steady_us + 1_000_000);
+    parts.home().replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp));
+    let (slice, others) = searched(&mut parts);
+    assert!(slice.is_none() && is_record_read(&others), "{slice:?} {others:?}");
+}
+
+#[test]
+fn tick_searches_no_map_for_a_call() {
+    // If this broke, a user with calls for many maps would hold up all clients of a node in one tick.
+    let (mut parts, id) = Parts::with(spec());
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
+    parts.submit(id, A, 1, PendingOp::Lock(lock_request)).expect("it is free");
+    assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
+    parts.home().sweep_slice(NOW, id);
+    assert_eq!(searched(&mut parts).0, None, "the table is locked");
+    parts.home().drop_owner(NOW, LockOwner::Peer(A));
+    parts.actions();
+    let now = at(NOW.steady_us + 1000);
+    parts.home().tick_sweeps(now);
+    assert_eq!(parts.actions(), [Action::ContinueSweep { segment: id }], "the daemon decides when");
+    parts.home().tick_sweeps(at(now.steady_us + 1000));
+    assert_eq!(parts.actions(), [], "one slice at a time");
+    parts.home().sweep_slice(now, id);
+    assert_eq!(searched(&mut parts).0, Some((0, 1)));
+}
+
+#[test]
+fn shutdown_ends_sweeps() {
+    // If this broke, a node that stops would wait for the deadline of a sweep, and go on with its passes.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
+    parts.home().note_expiry(NOW, id, 1);
+    parts.actions();
+    parts.home().fail_waiters(NOW, false);
+    assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::NodeDown), 0)));
+    parts.home().sweep_slice(NOW, id);
+    parts.home().tick_sweeps(at(10 * SWEEP_PAUSE_US));
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX));
+}
+
+#[test]
+fn sweep_without_memory_for_its_change_is_tried_again_by_a_tick() {
+    // If this broke, a sweep would search the same bucket again and again while memory is short.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
+    parts.home().sweep_slice(NOW, id);
+    parts.actions();
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
+    let token = LockToken(5);
+    parts.home().grant_now(NOW, id, Requester::Peer(A, 1), lock_request, token).expect("it is free");
+    parts.actions();
+    found(&mut parts, NOW, id, (0, 1), true, 0);
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], NOW.steady_us + 1000));
+    parts.home().tick_sweeps(at(NOW.steady_us + 1000));
+    assert_eq!(parts.actions(), [Action::ContinueSweep { segment: id }]);
+}
+
+#[test]
+fn pass_over_a_locked_table_and_the_end_of_a_caller_cause_few_ticks() {
+    // If this broke, a node would wake up each millisecond while a client holds the lock of one map, or for ever.
+    let (mut parts, id) = Parts::with(spec());
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
+    parts.submit(id, A, 1, PendingOp::Lock(lock_request)).expect("it is free");
+    parts.home().note_expiry(NOW, id, 1);
+    let now = at(parts.segments.sweeps.due_us());
+    parts.actions();
+    parts.home().tick_sweeps(now);
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], now.steady_us + 100_000));
+    parts.home().drop_owner(now, LockOwner::Peer(A));
+    parts.actions();
+    parts.home().tick_sweeps(at(now.steady_us + 100_000));
+    let slice = searched(&mut parts).0.expect("a slice");
+    assert_eq!(slice.1, BUCKETS);
+    // The end of the only caller leaves nothing behind.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
+    parts.home().drop_owner(NOW, LockOwner::Peer(B));
+    parts.home().sweep_slice(NOW, id);
+    parts.actions();
+    assert!(parts.segments.sweeps.due_us() == u64::MAX && parts.segments.sweeps.get(id).is_none());
+}
+
+#[test]
+fn tick_looks_at_one_bucket_each_of_some_tables_that_may_be_maps() {
+    // If this broke, a node with many tables would look through all of them in one tick after its start, or for hours.
+    let (mut parts, id) = Parts::with(spec());
+    let mut ids = vec![id];
+    for index in 0..40 {
+        let name = Name::new(&format!("table-{index}")).expect("it is short");
+        let (permissions, maker) = (Permissions { owner: OWNER, mode: 0o600 }, Requester::Peer(A, 0));
+        let made = parts.segments.allocate(name, Spec::table(3, 64), permissions, Timestamp(1), maker, None);
+        ids.push(made.expect("the pool has room").segment);
+        parts.segments.formed(ids[ids.len() - 1]).expect("it is in creation");
+    }
+    ids.iter().for_each(|&id| parts.home().note_unknown_expiry(Now::default(), id));
+    let now = at(SWEEP_PAUSE_US);
+    let mut maximum = 0;
+    for _ in 0..4 {
+        parts.home().tick_sweeps(now);
+        let actions = parts.actions();
+        maximum = maximum.max(actions.len());
+        for action in actions {
+            let Action::FindGarbage { segment, first, end, .. } = action else { panic!("{action:?}") };
+            assert_eq!(end - first, 1, "it may be no map");
+            ids.retain(|&left| left != segment);
+            parts.home().garbage_found(now, segment, None);
+        }
+    }
+    assert_eq!((ids, parts.segments.sweeps.due_us(), maximum), (vec![], u64::MAX, 16));
+}
+
+#[test]
+fn search_ends_early_in_buckets_with_large_keys() {
+    // If this broke, one slice of a map with large keys would hold up all clients of a node.
+    let bucket = BucketLayout::new(1024, 8).expect("sizes of a map");
+    let row_bytes = bucket.row_bytes();
+    let table = TableLayout::new(row_bytes as u32).expect("a row of a table");
+    let place = |row: u64| (table.record(row).of_segment(0).data + table.bounds(row).0) as usize;
+    let mut memory = vec![0; place(BUCKETS) + row_bytes];
+    let words = [MapLayout::MAGIC, 1024, 8, bucket.slots as u64, 5, 7];
+    memory[place(0)..][..48].copy_from_slice(words.map(u64::to_le_bytes).as_flattened());
+    let key = |number: u64| {
+        let mut key = [0; 1024];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        key
+    };
+    let bucket_of = |number: u64| MapLayout::bucket_of(MapLayout::hash([5, 7], &key(number)), BUCKETS);
+    for owner in 0..BUCKETS {
+        let number = (0..).find(|&number| bucket_of(number) == owner).expect("a key of the bucket");
+        for slot in 0..bucket.slots {
+            let head = [&SlotWord::new(1, 0).bytes()[..], &key(number)].concat();
+            memory[place(owner + 1) + bucket.head_at(slot)..][..head.len()].copy_from_slice(&head);
+        }
+    }
+    let read = |at: u64, into: &mut [u8]| into.copy_from_slice(&memory[at as usize..][..into.len()]);
+    let (mut end, mut searches) = (SWEEP_BUCKETS_MAX, 0);
+    while end > 0 {
+        let search = GarbageSearch::find((0, table, BUCKETS + 1), (0, end), 1, read).expect("it is a map");
+        assert!(!search.garbage.is_found() && search.begin == end && search.end < end, "{search:?}");
+        (end, searches) = (search.end, searches + 1);
+    }
+    assert_eq!(searches, 5, "each looks at some buckets");
 }

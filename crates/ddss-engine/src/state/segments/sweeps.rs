@@ -7,9 +7,8 @@
 use crate::config::Now;
 use crate::requester::{LockOwner, Requester};
 use ddss_core::SegmentId;
-use ddss_core::limits::{SWEEP_PAUSE_US, WAITERS_PER_SEGMENT_MAX};
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use ddss_core::limits::{SWEEP_BUCKETS_MAX, SWEEP_PAUSE_US, WAITERS_PER_SEGMENT_MAX};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// MapSweep that a client asked for.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +36,30 @@ pub(crate) struct WarnedOwner {
     pub(crate) state: u64,
 }
 
+/// What a tick does for a map.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum SweepWork {
+    /// Asks the daemon for the next slice of a call.
+    Call,
+    /// Looks at a table that may be no map.
+    Unknown,
+    /// Does a slice of the home's own pass.
+    Pass,
+}
+
+impl SweepWork {
+    const ALL: [Self; 3] = [Self::Call, Self::Unknown, Self::Pass];
+
+    /// Returns the maximum number of maps in one tick.
+    const fn visited_max(self) -> usize {
+        match self {
+            Self::Call => 64,
+            Self::Unknown => 16,
+            Self::Pass => 1,
+        }
+    }
+}
+
 /// Sweeps of one map.
 #[derive(Debug)]
 pub(crate) struct MapSweep {
@@ -50,10 +73,20 @@ pub(crate) struct MapSweep {
     pub(crate) warned: Option<WarnedOwner>,
     /// The daemon was asked for the next slice.
     pub(crate) has_slice: bool,
+    /// The table may be no map: a tick looks at one bucket of it first.
+    pub(crate) is_unknown: bool,
+    /// Earliest slice that comes before operations that wait.
+    turn_us: u64,
+    /// Such a slice came before the change that ends now.
+    had_turn: bool,
+    /// What the next tick for the map does, and when; `None` if it has nothing to do.
+    due: Option<(SweepWork, u64)>,
 }
 
 impl MapSweep {
     const NEVER_MS: u64 = u64::MAX;
+    /// Time between two slices that come before operations that wait.
+    const TURN_US: u64 = 1000;
 
     fn new(pause_until_us: u64) -> Self {
         Self {
@@ -63,6 +96,10 @@ impl MapSweep {
             pause_until_us,
             warned: None,
             has_slice: false,
+            is_unknown: false,
+            turn_us: 0,
+            had_turn: false,
+            due: None,
         }
     }
 
@@ -78,9 +115,28 @@ impl MapSweep {
         }
     }
 
-    /// Returns when the home has work here, on the steady clock.
-    fn due_us(&self, now: Now) -> u64 {
-        if self.pass.is_some() || !self.calls.is_empty() { 0 } else { self.next_pass_us(now) }
+    /// Returns true if a slice comes before operations that wait: at most after each second change, since the change may be
+    /// that of the slice before.
+    pub(crate) fn take_turn(&mut self, now: Now) -> bool {
+        let has_work = !self.calls.is_empty() || self.pass.is_some() || self.next_pass_us(now) <= now.steady_us;
+        self.had_turn = !self.had_turn && has_work && self.turn_us <= now.steady_us;
+        self.had_turn
+    }
+
+    /// Returns the maximum number of buckets of the next slice, which begins now.
+    pub(crate) fn begin_slice(&mut self, now: Now) -> u64 {
+        self.turn_us = now.steady_us.saturating_add(Self::TURN_US);
+        if self.is_unknown { 1 } else { SWEEP_BUCKETS_MAX }
+    }
+
+    /// Returns what a tick has to do, and when: a pass not before that time.
+    fn next_work(&self, now: Now, not_before_us: u64) -> Option<(SweepWork, u64)> {
+        if !self.calls.is_empty() {
+            return Some((SweepWork::Call, now.steady_us.saturating_add(Sweeps::RETRY_US)));
+        }
+        let work = if self.is_unknown { SweepWork::Unknown } else { SweepWork::Pass };
+        let due_us = if self.pass.is_some() { 0 } else { self.next_pass_us(now) };
+        (due_us < u64::MAX).then_some((work, due_us.max(not_before_us)))
     }
 
     /// Returns when the next pass begins; never if nothing can expire.
@@ -109,8 +165,9 @@ impl MapSweep {
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     maps: BTreeMap<SegmentId, MapSweep>,
-    /// Map whose pass had the last slice.
-    last: SegmentId,
+    /// What ticks do, each kind of work in the order of its times.
+    due: BTreeSet<(SweepWork, u64, SegmentId)>,
+    /// The earliest of these times.
     due_us: u64,
     /// Time between two passes.
     pub(crate) pause_us: u64,
@@ -118,56 +175,107 @@ pub(crate) struct Sweeps {
 
 impl Default for Sweeps {
     fn default() -> Self {
-        Self { maps: BTreeMap::new(), last: SegmentId::from_bits(0), due_us: u64::MAX, pause_us: SWEEP_PAUSE_US }
+        Self { maps: BTreeMap::new(), due: BTreeSet::new(), due_us: u64::MAX, pause_us: SWEEP_PAUSE_US }
     }
 }
 
 impl Sweeps {
-    /// Maps that one tick looks at.
-    const VISITED_MAX: usize = 64;
+    /// Time until a tick tries the next slice again, of a call or of a pass without memory for its change.
+    pub(crate) const RETRY_US: u64 = 1000;
+    /// Time until a tick tries a pass again that has to wait, as for a lock.
+    const BLOCKED_US: u64 = 100_000;
 
     /// Records that an entry of a map expires at that time, or of any map that it may.
     pub(crate) fn note_expiry(&mut self, now: Now, id: SegmentId, expiry_ms: u64) {
-        let pause_until_us = now.steady_us.saturating_add(self.pause_us);
-        let sweep = self.maps.entry(id).or_insert_with(|| MapSweep::new(pause_until_us));
+        let sweep = self.entry(now, id);
         sweep.note(expiry_ms);
-        self.due_us = self.due_us.min(sweep.due_us(now));
+        let (next, due) = (sweep.next_work(now, 0), sweep.due);
+        if sweep.calls.is_empty() && sweep.pass.is_none() && due.is_none_or(|due| next.is_some_and(|next| next < due)) {
+            self.set_due(id, next);
+        }
+    }
+
+    /// Records a table of which the home does not know whether it is a map, and when its entries expire.
+    pub(crate) fn note_unknown(&mut self, now: Now, id: SegmentId) {
+        if !self.maps.contains_key(&id) {
+            self.entry(now, id).is_unknown = true;
+        }
+        self.note_expiry(now, id, 1);
     }
 
     /// Adds a call; `false` if there are too many.
     pub(crate) fn add(&mut self, now: Now, id: SegmentId, call: SweepCall) -> bool {
-        let sweep = self.maps.entry(id).or_insert_with(|| MapSweep::new(now.steady_us));
+        let sweep = self.entry(now, id);
         let has_room = sweep.calls.len() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
             sweep.calls.push_back(call);
-            self.due_us = 0;
+            self.schedule(now, id, 0);
         }
         has_room
+    }
+
+    fn entry(&mut self, now: Now, id: SegmentId) -> &mut MapSweep {
+        let pause_until_us = now.steady_us.saturating_add(self.pause_us);
+        self.maps.entry(id).or_insert_with(|| MapSweep::new(pause_until_us))
     }
 
     pub(crate) fn get(&mut self, id: SegmentId) -> Option<&mut MapSweep> {
         self.maps.get_mut(&id)
     }
 
-    /// Removes a map that has nothing to do any more.
-    pub(crate) fn forget_idle(&mut self, id: SegmentId) {
-        let is_idle = |sweep: &MapSweep| {
-            sweep.calls.is_empty() && sweep.pass.is_none() && sweep.earliest_ms == MapSweep::NEVER_MS
-        };
-        if self.maps.get(&id).is_some_and(is_idle) {
+    /// Decides when a tick looks at a map again: for a pass not before that time. Forgets a map that has nothing to do any
+    /// more.
+    pub(crate) fn schedule(&mut self, now: Now, id: SegmentId, not_before_us: u64) {
+        let Some(sweep) = self.maps.get(&id) else { return };
+        let (next, has_slice) = (sweep.next_work(now, not_before_us), sweep.has_slice);
+        self.set_due(id, next);
+        // A slice that was asked for comes: another one is asked for after it.
+        if next.is_none() && !has_slice {
             self.maps.remove(&id);
         }
     }
 
-    /// Removes a map; returns the calls that have not ended.
-    pub(crate) fn remove(&mut self, id: SegmentId) -> impl Iterator<Item = SweepCall> + use<> {
-        self.maps.remove(&id).into_iter().flat_map(|sweep| sweep.calls)
+    fn set_due(&mut self, id: SegmentId, next: Option<(SweepWork, u64)>) {
+        let Some(sweep) = self.maps.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut sweep.due, next);
+        if before == next {
+            return;
+        }
+        if let Some((work, due_us)) = before {
+            self.due.remove(&(work, due_us, id));
+        }
+        self.due.extend(next.map(|(work, due_us)| (work, due_us, id)));
+        let first = |work| self.due.range((work, 0, SegmentId::from_bits(0))..).next();
+        let firsts = SweepWork::ALL.into_iter().filter_map(first);
+        self.due_us = firsts.map(|&(_, due_us, _)| due_us).min().unwrap_or(u64::MAX);
+    }
+
+    /// Ends all work on a map; returns the calls that have not ended.
+    pub(crate) fn remove(&mut self, id: SegmentId) -> VecDeque<SweepCall> {
+        let Some(sweep) = self.maps.get_mut(&id) else { return VecDeque::new() };
+        let ended = MapSweep { has_slice: sweep.has_slice, due: sweep.due, ..MapSweep::new(0) };
+        let removed = std::mem::replace(sweep, ended);
+        self.schedule(Now::default(), id, 0);
+        removed.calls
+    }
+
+    /// Ends all work on all maps; returns the calls that have not ended.
+    pub(crate) fn remove_all(&mut self) -> impl Iterator<Item = SweepCall> + use<> {
+        let pause_us = self.pause_us;
+        let removed = std::mem::replace(self, Self { pause_us, ..Self::default() });
+        removed.maps.into_values().flat_map(|sweep| sweep.calls)
     }
 
     /// Removes the calls of a client or a peer that is gone.
-    pub(crate) fn remove_owner(&mut self, owner: LockOwner) {
-        for sweep in self.maps.values_mut() {
-            sweep.calls.retain(|call| call.requester.owner() != owner);
+    pub(crate) fn remove_owner(&mut self, now: Now, owner: LockOwner) {
+        let called = self.due.range(..(SweepWork::Unknown, 0, SegmentId::from_bits(0)));
+        for id in called.map(|&(.., id)| id).collect::<Vec<_>>() {
+            if let Some(sweep) = self.maps.get_mut(&id) {
+                sweep.calls.retain(|call| call.requester.owner() != owner);
+                if sweep.calls.is_empty() {
+                    self.schedule(now, id, 0);
+                }
+            }
         }
     }
 
@@ -176,25 +284,20 @@ impl Sweeps {
         self.due_us
     }
 
-    /// Returns the maps with work now: all with calls, and the next one for a slice of its pass.
-    pub(crate) fn visit(&mut self, now: Now) -> Vec<SegmentId> {
+    /// Returns the maps with work now, some of each kind, those that wait longest first. All come again.
+    pub(crate) fn visit(&mut self, now: Now) -> Vec<(SweepWork, SegmentId)> {
+        let mut visited = Vec::new();
         if now.steady_us < self.due_us {
-            return Vec::new();
+            return visited;
         }
-        let called = self.maps.iter().filter(|(_, sweep)| !sweep.calls.is_empty());
-        let mut visited: Vec<SegmentId> = called.map(|(&id, _)| id).collect();
-        let behind =
-            self.maps.range((Bound::Excluded(self.last), Bound::Unbounded)).chain(self.maps.range(..=self.last));
-        let mut due = behind.take(Self::VISITED_MAX).filter(|(_, sweep)| sweep.due_us(now) <= now.steady_us);
-        if let Some((&id, sweep)) = due.next() {
-            self.last = id;
-            visited.extend(sweep.calls.is_empty().then_some(id));
-        } else if let Some((&id, _)) =
-            self.maps.range((Bound::Excluded(self.last), Bound::Unbounded)).nth(Self::VISITED_MAX)
-        {
-            self.last = id;
+        for work in SweepWork::ALL {
+            let first = (work, 0, SegmentId::from_bits(0));
+            let due = self.due.range(first..).take_while(|&&(of, due_us, _)| of == work && due_us <= now.steady_us);
+            visited.extend(due.take(work.visited_max()).map(|&(_, _, id)| (work, id)));
         }
-        self.due_us = self.maps.values().map(|sweep| sweep.due_us(now)).min().unwrap_or(u64::MAX);
+        for &(_, id) in &visited {
+            self.schedule(now, id, now.steady_us.saturating_add(Self::BLOCKED_US));
+        }
         visited
     }
 }
