@@ -23,6 +23,11 @@ impl HybridClock {
         Timestamp(self.last)
     }
 
+    /// Returns a timestamp that is neither older than the wall clock nor than any that was given or received.
+    pub fn at(&self, wall_us: u64) -> Timestamp {
+        Timestamp(self.last.max(wall_us << Timestamp::COUNTER_BITS))
+    }
+
     /// Records a received timestamp, so that later ones here are greater.
     pub fn hear(&mut self, heard: Timestamp, wall_us: u64) {
         if heard.micros() <= wall_us.saturating_add(Self::AHEAD_MAX_US) {

@@ -197,9 +197,9 @@ impl Engine {
         self.counters.requests += 1;
     }
 
-    /// Returns the newest timestamp that this node gave or received. It goes out with each message.
-    pub fn clock(&self) -> Timestamp {
-        self.clock.last()
+    /// Returns the time of this node, no older than any timestamp that it gave or received. It goes out with each message.
+    pub fn clock(&self, now: Now) -> Timestamp {
+        self.clock.at(now.wall_us)
     }
 
     /// Returns the number of segments at home here and the free bytes of the pool.
@@ -284,9 +284,9 @@ impl Engine {
         }
     }
 
-    /// Marks a peer as connected, after the handshake.
-    pub fn peer_up(&mut self, node: NodeId) {
-        self.peers.connect(node);
+    /// Marks a peer as connected, after the handshake, with its clock.
+    pub fn peer_up(&mut self, now: Now, node: NodeId, clock: Timestamp) {
+        self.peers.connect(node).note_clock(now, clock);
         self.replicas.set_dead(node, false);
         self.home().announce_names();
     }

@@ -16,9 +16,8 @@ impl Engine {
     /// Handles a peer's message, with that peer's clock and the bytes behind the fields. Every later timestamp of this
     /// node is greater than `clock`.
     pub fn message(&mut self, now: Now, node: NodeId, clock: Timestamp, message: &Message, tail: &[u8]) {
-        if self.peers.reachable(node).is_none() {
-            return;
-        }
+        let Some(peer) = self.peers.reachable(node) else { return };
+        peer.note_clock(now, clock);
         if !planted!(self.segments, DeafClock) {
             self.clock.hear(clock, now.wall_us);
         }

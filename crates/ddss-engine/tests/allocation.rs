@@ -38,7 +38,7 @@ impl Pair {
         let mut engines = [engine(1), engine(2)];
         for (index, engine) in engines.iter_mut().enumerate() {
             engine.attach(CLIENT, PRINCIPAL, 1 << 20);
-            engine.peer_up(NodeId(2 - index as u16));
+            engine.peer_up(Now::default(), NodeId(2 - index as u16), Timestamp::default());
         }
         Self { engines, now: Now { steady_us: 1000, wall_us: 1000 }, state: 0, last: None }
     }

@@ -46,8 +46,8 @@ impl Pair {
         let Some(Action::Format { record, .. }) = engines[0].next_action() else { panic!("nothing is made") };
         engines[0].formatted(NOW, record.segment, true);
         while engines[0].next_action().is_some() {}
-        engines[0].peer_up(NodeId(2));
-        engines[1].peer_up(NodeId(1));
+        engines[0].peer_up(NOW, NodeId(2), Timestamp(0));
+        engines[1].peer_up(NOW, NodeId(1), Timestamp(0));
         Self { engines, segment: record.segment, told: Vec::new(), tokens: Vec::new() }
     }
 

@@ -183,7 +183,7 @@ fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
     node.engine.peer_known(NodeId(2));
     node.engine.set_home(name("x"), Some(NodeId(2)));
     assert_eq!(end_in(&node.open("x")), Outcome::Failed(Failure::NodeDown));
-    node.engine.peer_up(NodeId(2));
+    node.engine.peer_up(NOW, NodeId(2), Timestamp::default());
     let actions = node.open("x");
     let step = lookup_in(&actions);
     // The home no longer has it: the copy of the directory is old, so the cluster is asked exactly once.
@@ -214,7 +214,7 @@ fn remote_segment_is_created_by_its_home() {
     // If this broke, the requester would claim a name for a segment of another node.
     let mut node = Node::new();
     node.engine.peer_known(NodeId(2));
-    node.engine.peer_up(NodeId(2));
+    node.engine.peer_up(NOW, NodeId(2), Timestamp::default());
     let actions = node.allocate("far", 2);
     let [Action::Send { node: NodeId(2), message: Message::Call { request, .. }, .. }] = actions[..] else {
         panic!("{actions:?}")

@@ -23,8 +23,8 @@ fn started_node() -> Engine {
     let mut engine = Engine::new(&config);
     engine.enable_replication();
     engine.attach(CLIENT, PRINCIPAL, 1 << 20);
-    engine.peer_up(FIRST);
-    engine.peer_up(SECOND);
+    engine.peer_up(NOW, FIRST, Timestamp::default());
+    engine.peer_up(NOW, SECOND, Timestamp::default());
     actions(&mut engine);
     engine
 }
@@ -142,5 +142,24 @@ fn restored_segment_without_a_name_is_dropped_unless_the_cluster_is_new() {
         engine.set_home(name, home);
         engine.lease(NOW, 1_000_000);
         assert_eq!(drops(&mut engine, segment), is_dropped, "compared: {is_compared}, home: {home:?}");
+    }
+}
+
+// If this failed, a node that starts with a clock far ahead would free live entries of the maps that it has from before.
+#[test]
+fn node_far_ahead_of_the_clocks_in_messages_looks_through_no_map() {
+    let (mut engine, id) = (started_node(), SegmentId::new(NodeId(2), 0, 1));
+    engine.set_sweep_pause(1000);
+    let (spec, permissions) = (Spec::table(9, 1024), Permissions { owner: PRINCIPAL, mode: 0o600 });
+    let record = Record { segment: id, known_as: id, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions };
+    engine.restore(&record, Version(5), Timestamp(5)).unwrap();
+    let clock = |wall_us: u64| Timestamp(wall_us << Timestamp::COUNTER_BITS);
+    let gone = Message::Forgotten { segment: id };
+    for (steady_us, heard_us, is_found) in [(1_000_000, 40_000_000, false), (2_000_000, 59_000_000, true)] {
+        let now = Now { steady_us, wall_us: 60_000_000 };
+        engine.message(now, FIRST, clock(heard_us), &gone, &[]);
+        engine.tick(now);
+        let found = actions(&mut engine).iter().any(|action| matches!(action, Action::FindGarbage { .. }));
+        assert_eq!((found, engine.clock(now)), (is_found, clock(now.wall_us)), "{heard_us}");
     }
 }

@@ -125,7 +125,10 @@ impl Simulator {
                 reads_overlap: true,
             };
             let mut engine = Engine::new(&config);
-            peers.iter().filter(|peer| *peer != node).for_each(|peer| engine.peer_up(*peer));
+            peers
+                .iter()
+                .filter(|peer| *peer != node)
+                .for_each(|peer| engine.peer_up(Now::default(), *peer, Timestamp::default()));
             (0..load.clients).for_each(|client| engine.attach(id(client), Principal { uid: 7, gid: 7 }, 1 << 20));
             engine
         };

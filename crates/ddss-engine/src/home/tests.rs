@@ -31,7 +31,7 @@ pub(super) const B: NodeId = NodeId(3);
 pub(super) struct Parts {
     pub(super) segments: Segments,
     replicas: Replicas,
-    peers: Peers,
+    pub(super) peers: Peers,
     pending_atomics: VecDeque<PendingAtomic>,
     pending_records: VecDeque<PendingRecord>,
     served_gets: ServedGets,

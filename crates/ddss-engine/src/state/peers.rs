@@ -1,8 +1,9 @@
 //! Other nodes as this one sees them: connection state, room in their staging memory, and known remote segments.
 
+use crate::config::Now;
 use crate::state::memory::staging::Staging;
 use ddss_core::limits::REMOTE_SEGMENTS_MAX;
-use ddss_core::{NodeId, RemoteWindow, SegmentId, SegmentInfo};
+use ddss_core::{HybridClock, NodeId, RemoteWindow, SegmentId, SegmentInfo, Timestamp};
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ pub(crate) struct Peer {
     up: bool,
     pub(crate) staging: Staging,
     pub(crate) remotes: HashMap<SegmentId, RemoteSegment>,
+    /// Its clock at its last message, less this node's steady clock, in microseconds.
+    clock_us: Option<i64>,
 }
 
 impl Peer {
@@ -31,6 +34,11 @@ impl Peer {
 
     pub(crate) fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// Records the clock that came with a message of this peer.
+    pub(crate) fn note_clock(&mut self, now: Now, clock: Timestamp) {
+        self.clock_us = Some(clock.micros().cast_signed() - now.steady_us.cast_signed());
     }
 }
 
@@ -51,16 +59,17 @@ impl Peers {
     }
 
     /// Marks a peer as connected.
-    pub(crate) fn connect(&mut self, node: NodeId) {
+    pub(crate) fn connect(&mut self, node: NodeId) -> &mut Peer {
         let peer = self.add(node);
         assert!(!peer.up && peer.remotes.is_empty(), "a peer goes down before it comes up again");
         peer.up = true;
+        peer
     }
 
     /// Marks a peer as lost, with all that belonged to the connection; `false` if it was not connected.
     pub(crate) fn disconnect(&mut self, node: NodeId) -> bool {
         let Some(peer) = self.reachable(node) else { return false };
-        *peer = Peer::default();
+        *peer = Peer { clock_us: peer.clock_us, ..Peer::default() };
         assert!(!self.is_up(node), "a lost peer is not reachable");
         true
     }
@@ -72,6 +81,16 @@ impl Peers {
 
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
         self.by_id.get(&node).is_some_and(|peer| peer.up)
+    }
+
+    /// Returns true if this node's wall clock is far ahead of the clocks of all peers that are known, and one is.
+    pub(crate) fn is_clock_ahead(&self, now: Now) -> bool {
+        let newest = self.by_id.values().filter_map(|peer| peer.clock_us).max();
+        let ahead_max_us = HybridClock::AHEAD_MAX_US.cast_signed();
+        newest.is_some_and(|clock_us| {
+            let newest_us = clock_us.saturating_add(now.steady_us.cast_signed());
+            now.wall_us.cast_signed() > newest_us.saturating_add(ahead_max_us)
+        })
     }
 
     pub(crate) fn add(&mut self, node: NodeId) -> &mut Peer {

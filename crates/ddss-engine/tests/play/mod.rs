@@ -187,8 +187,8 @@ impl World<'_> {
     fn connect(&mut self) {
         if !self.up {
             self.up = true;
-            self.sides[0].engine.peer_up(NodeId(2));
-            self.sides[1].engine.peer_up(NodeId(1));
+            self.sides[0].engine.peer_up(self.now, NodeId(2), Timestamp::default());
+            self.sides[1].engine.peer_up(self.now, NodeId(1), Timestamp::default());
             self.perform();
         }
     }
@@ -585,7 +585,7 @@ impl World<'_> {
         if !self.up {
             return;
         }
-        let mut bytes = message.encode(self.sides[side].engine.clock(), &tail).to_vec();
+        let mut bytes = message.encode(self.sides[side].engine.clock(self.now), &tail).to_vec();
         for _ in 0..self.lies() {
             let at = usize::from(self.input.byte()) % bytes.len();
             bytes[at] ^= self.input.byte();

@@ -355,7 +355,7 @@ impl Simulator {
         let to = usize::from(to.0) - 1;
         let Some(life) = self.network.life(from, to) else { return };
         let time_us = self.arrival(from, to);
-        let bytes = message.encode(self.nodes[from].engine.clock(), tail).to_vec();
+        let bytes = message.encode(self.nodes[from].engine.clock(self.now(from)), tail).to_vec();
         self.network.at(time_us, Event::Deliver { from, to, life, staged, bytes });
     }
 

@@ -262,7 +262,9 @@ impl Simulator {
             Event::Up { a, b } => {
                 self.network.connect(a, b);
                 for (node, peer) in [(a, b), (b, a)] {
-                    self.nodes[node].engine.peer_up(NodeId(peer as u16 + 1));
+                    let clock = self.nodes[peer].engine.clock(self.now(peer));
+                    let now = self.now(node);
+                    self.nodes[node].engine.peer_up(now, NodeId(peer as u16 + 1), clock);
                     self.perform(node);
                 }
             }

@@ -2,7 +2,7 @@
 //! `links.rs` draws the states.
 
 use super::handshake_worker::{HandshakeResult, HandshakeWorker, answer_from_token, log_rejection};
-use super::links::{Candidate, Link, LinkChange, Links, ReceivedMessage, State};
+use super::links::{Candidate, Link, LinkChange, Links, Plain, ReceivedMessage, State};
 use crate::auth::{Answer, HandshakeError, Initiator, Purpose, agree};
 use crate::status::wall_us;
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
@@ -149,10 +149,7 @@ impl Links {
                         link.run = theirs.run;
                         link.state = State::AwaitingWelcome { peer, channel, since: Instant::now() };
                         if let Some(staging) = link.expose_staging(self.fabric.as_mut(), peer) {
-                            link.post(
-                                self.fabric.as_mut(),
-                                &Message::Welcome { staging }.encode(Timestamp::default(), &[]),
-                            );
+                            link.post(self.fabric.as_mut(), &welcome(staging));
                         }
                     }
                     Err(error) => {
@@ -174,7 +171,7 @@ impl Links {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
             return ReceivedMessage::None;
         };
-        let Some(staging) = staging_in(plain) else {
+        let Some((staging, clock)) = staging_in(plain) else {
             self.fabric.close(peer);
             return ReceivedMessage::None;
         };
@@ -183,7 +180,7 @@ impl Links {
             State::AwaitingWelcome { peer, channel, since } => {
                 link.state = State::Up { peer, channel, ours: true, since };
                 link.set_up(staging);
-                ReceivedMessage::Connected { node: link.node, again: false }
+                ReceivedMessage::Connected { node: link.node, clock, again: false }
             }
             other => {
                 link.state = other;
@@ -202,7 +199,7 @@ impl Links {
             return ReceivedMessage::None;
         };
         let Candidate { channel, run, since, .. } = link.candidates.remove(index);
-        let Some(staging) = staging_in(plain) else {
+        let Some((staging, clock)) = staging_in(plain) else {
             self.fabric.close(peer);
             return ReceivedMessage::None;
         };
@@ -227,9 +224,9 @@ impl Links {
             link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
             return ReceivedMessage::None;
         };
-        link.post(self.fabric.as_mut(), &Message::Welcome { staging: ours }.encode(Timestamp::default(), &[]));
+        link.post(self.fabric.as_mut(), &welcome(ours));
         link.set_up(staging);
-        ReceivedMessage::Connected { node: link.node, again }
+        ReceivedMessage::Connected { node: link.node, clock, again }
     }
 
     /// Handles the end of a connection.
@@ -306,11 +303,16 @@ fn wrong_node(link: &Link, found: NodeId) -> HandshakeError {
     HandshakeError::WrongNode(found)
 }
 
-fn staging_in(plain: &[u8]) -> Option<RemoteWindow> {
+/// Encodes the first message on a connection: the window for staged puts, and the time of this node.
+fn welcome(staging: RemoteWindow) -> Plain {
+    Message::Welcome { staging }.encode(Timestamp(wall_us() << Timestamp::COUNTER_BITS), &[])
+}
+
+fn staging_in(plain: &[u8]) -> Option<(RemoteWindow, Timestamp)> {
     match Message::decode(plain) {
-        Ok((Message::Welcome { staging }, ..)) if staging.bytes >= STAGING_BYTES as u64 => {
+        Ok((Message::Welcome { staging }, clock, _)) if staging.bytes >= STAGING_BYTES as u64 => {
             // A window that wraps around is invalid.
-            staging.base.checked_add(staging.bytes).map(|_| staging)
+            staging.base.checked_add(staging.bytes).map(|_| (staging, clock))
         }
         _ => None,
     }

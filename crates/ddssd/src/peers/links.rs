@@ -23,7 +23,7 @@ use ddss_admin::ClusterKey;
 use ddss_admin::PeerAddress;
 use ddss_core::limits::{MESSAGE_BYTES_MAX, STAGING_BYTES};
 use ddss_core::status::PeerRow;
-use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
+use ddss_core::{Message, NodeId, PeerHello, RemoteWindow, Timestamp};
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, PeerId, PostErrorKind, RegionId, Rights, SendMode, Trust, Work};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -104,6 +104,7 @@ pub(crate) enum ReceivedMessage {
     /// A node is connected; with `again`, its previous connection ended first.
     Connected {
         node: NodeId,
+        clock: Timestamp,
         again: bool,
     },
     None,

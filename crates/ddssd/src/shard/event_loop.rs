@@ -328,13 +328,14 @@ impl EventLoop {
         let mut plain = [0; MESSAGE_BYTES_MAX];
         match self.executor.links.receive(peer, sealed, &mut plain) {
             ReceivedMessage::Message(node, length) => self.handle_message(node, &plain[..length]),
-            ReceivedMessage::Connected { node, again } => {
+            ReceivedMessage::Connected { node, clock, again } => {
                 self.executor.recorder.count(Counter::ConnectionsMade);
+                let now = self.executor.clock.now();
                 if again {
                     self.executor.recorder.count(Counter::ConnectionsLost);
-                    self.executor.engine.peer_down(self.executor.clock.now(), node);
+                    self.executor.engine.peer_down(now, node);
                 }
-                self.executor.engine.peer_up(node);
+                self.executor.engine.peer_up(now, node, clock);
                 self.execute_actions();
             }
             ReceivedMessage::None => {}

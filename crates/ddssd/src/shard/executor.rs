@@ -85,9 +85,9 @@ impl ActionExecutor {
 
     #[inline]
     fn transfers(&mut self) -> Transfers<'_> {
-        let Self { engine, links, memory, areas, arenas, inflight_reads, scratch_region, recorder, .. } = self;
-        let scratch_region = *scratch_region;
-        Transfers { engine, links, memory, areas, arenas, inflight_reads, scratch_region, recorder }
+        let Self { engine, links, memory, areas, arenas, inflight_reads, scratch_region, recorder, clock, .. } = self;
+        let (scratch_region, now) = (*scratch_region, clock.now());
+        Transfers { engine, links, memory, areas, arenas, inflight_reads, scratch_region, recorder, now }
     }
 
     fn segment_work(&mut self) -> SegmentWork<'_> {

@@ -245,6 +245,36 @@ fn home_sweeps_by_itself_after_an_entry_has_expired_and_never_otherwise() {
 }
 
 #[test]
+fn home_whose_clock_is_far_ahead_of_all_peers_frees_nothing_by_itself() {
+    // If this broke, one node with a wrong clock would lose entries that live for all others.
+    let (mut parts, id) = Parts::with(spec());
+    parts.home().note_expiry(NOW, id, 1);
+    let hours_us = 7_200_000_000;
+    let clock = |now: Now| Timestamp((now.wall_us - hours_us) << Timestamp::COUNTER_BITS);
+    let ahead = |steady_us: u64| Now { steady_us, wall_us: steady_us + hours_us };
+    let now = ahead(SWEEP_PAUSE_US);
+    for node in [A, B] {
+        parts.peers.reachable(node).expect("it is connected").note_clock(now, clock(now));
+    }
+    // Neither time nor the end of the connections makes it right.
+    let now = ahead(3 * SWEEP_PAUSE_US);
+    parts.peers.disconnect(A);
+    parts.peers.disconnect(B);
+    parts.home().tick_sweeps(now);
+    assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], now.steady_us + 100_000));
+    // It does what a caller asks for.
+    assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
+    parts.home().sweep_slice(NOW, id);
+    let (slice, _) = searched(&mut parts);
+    found(&mut parts, NOW, id, slice.expect("a slice"), false, 0);
+    parts.actions();
+    // One peer with the same time is enough: the other one may be wrong itself.
+    parts.peers.connect(B).note_clock(now, Timestamp(now.wall_us << Timestamp::COUNTER_BITS));
+    parts.home().tick_sweeps(ahead(now.steady_us + 100_000));
+    assert!(searched(&mut parts).0.is_some());
+}
+
+#[test]
 fn table_that_is_no_map_is_refused_and_never_looked_at_again() {
     // If this broke, a home would slice through every table that it has from the daemon before.
     let (mut parts, id) = Parts::with(spec());

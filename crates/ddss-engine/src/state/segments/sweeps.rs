@@ -36,7 +36,7 @@ pub(crate) struct WarnedOwner {
     pub(crate) state: u64,
 }
 
-/// What a tick does for a map.
+/// Work of a tick for a map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum SweepWork {
     /// Asks the daemon for the next slice of a call.
@@ -79,7 +79,7 @@ pub(crate) struct MapSweep {
     turn_us: u64,
     /// Such a slice came before the change that ends now.
     had_turn: bool,
-    /// What the next tick for the map does, and when; `None` if it has nothing to do.
+    /// Work of the next tick for the map, and its time; `None` if there is none.
     due: Option<(SweepWork, u64)>,
 }
 
@@ -165,7 +165,7 @@ impl MapSweep {
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     maps: BTreeMap<SegmentId, MapSweep>,
-    /// What ticks do, each kind of work in the order of its times.
+    /// Work of ticks, each kind in the order of its times.
     due: BTreeSet<(SweepWork, u64, SegmentId)>,
     /// The earliest of these times.
     due_us: u64,

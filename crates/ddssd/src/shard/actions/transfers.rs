@@ -8,7 +8,7 @@ use crate::status::Recorder;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use ddss_core::{ArenaRange, ClientId, Failure, Limit, Message, NodeId, Payload};
-use ddss_engine::{BufferId, Engine, MessageBody, ServedGetId, StepId};
+use ddss_engine::{BufferId, Engine, MessageBody, Now, ServedGetId, StepId};
 use ddss_verbs::{LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
 
 /// Parts of a shard that a transfer to or from another node needs.
@@ -21,6 +21,7 @@ pub(crate) struct Transfers<'a> {
     pub(crate) inflight_reads: &'a mut InflightReads,
     pub(crate) scratch_region: RegionId,
     pub(crate) recorder: &'a mut Recorder,
+    pub(crate) now: Now,
 }
 
 impl Transfers<'_> {
@@ -48,7 +49,7 @@ impl Transfers<'_> {
             Ok(()) => {
                 self.recorder.count_write(from.bytes);
                 let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
-                self.links.send(node, &message.encode(self.engine.clock(), tail));
+                self.links.send(node, &message.encode(self.engine.clock(self.now), tail));
             }
             Err(error) => self.engine.refused(step, failure_from_post(error.kind)),
         }
@@ -80,7 +81,7 @@ impl Transfers<'_> {
             Ok(()) => {
                 self.recorder.count_write(from.1);
                 let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
-                self.links.send(node, &message.encode(self.engine.clock(), tail));
+                self.links.send(node, &message.encode(self.engine.clock(self.now), tail));
             }
             Err(_) => self.engine.served_get_failed(node, hand, message),
         }
@@ -116,7 +117,7 @@ impl Transfers<'_> {
                 length
             }
         };
-        self.links.send(node, &message.encode(self.engine.clock(), &bytes[..length]));
+        self.links.send(node, &message.encode(self.engine.clock(self.now), &bytes[..length]));
     }
 
     pub(crate) fn send_window(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
@@ -134,7 +135,7 @@ impl Transfers<'_> {
                 word: 0,
             },
         };
-        self.links.send(node, &message.encode(self.engine.clock(), &[]));
+        self.links.send(node, &message.encode(self.engine.clock(self.now), &[]));
     }
 }
 
