@@ -24,6 +24,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Self::with(Spec::new(64))
+    }
+
+    fn with(spec: Spec) -> Self {
         let engine = |node: u16| {
             let config = EngineConfig {
                 node: NodeId(node),
@@ -39,7 +43,7 @@ impl Pair {
             engine
         };
         let mut engines = [engine(1), engine(2)];
-        let text = [&Spec::new(64).encode()[..], b"shared"].concat();
+        let text = [&spec.encode()[..], b"shared"].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let allocate = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
         engines[0].request(NOW, ChannelId { client: OTHER, index: 0 }, &allocate, &text);
@@ -259,5 +263,22 @@ fn parked_wait_ends_by_cancel_event_and_detach_locally_and_at_home() {
         assert_eq!((pair.engines[at].parked(), pair.engines[at].pending()), (0, 0));
         assert_eq!(pair.engines[0].locks(), (1, 0));
         assert!(pair.engines[at].next_parked().is_none());
+    }
+}
+
+// If this failed, a home would go on with the sweep of a map for a caller that has given up.
+#[test]
+fn cancelled_sweep_ends_at_once_locally_and_at_home() {
+    for at in 0..2 {
+        let mut pair = Pair::with(Spec::table(9, 1024));
+        let segment = pair.segment;
+        let sweep = Operation::Sweep { segment, first: 0, buckets: 8 };
+        pair.ask(at, CLIENT, 1, sweep);
+        assert_eq!((pair.heard(), sweep.may_wait()), (vec![], true), "a client cancels only such calls");
+        pair.ask(at, CLIENT, 2, Operation::Cancel { segment, request: RequestId(1) });
+        let mut told = pair.heard();
+        told.sort_by_key(|&(_, _, id, _)| id);
+        let late = (at, CLIENT, 1, Outcome::Failed(LATE));
+        assert_eq!((told, pair.engines[at].pending()), (vec![late, (at, CLIENT, 2, Outcome::Done)], 0));
     }
 }

@@ -350,8 +350,8 @@ impl Operation {
         }
     }
 
-    /// Returns true if it may wait for another caller, behind a lock or for a version; [`Cancel`](Operation::Cancel)
-    /// ends it.
+    /// Returns true if it may wait for another caller, behind a lock or for a version, or take long;
+    /// [`Cancel`](Operation::Cancel) ends it.
     pub const fn may_wait(&self) -> bool {
         matches!(
             self,
@@ -363,6 +363,7 @@ impl Operation {
                 | Operation::Atomic { .. }
                 | Operation::Await { .. }
                 | Operation::Lock { .. }
+                | Operation::Sweep { .. }
         )
     }
 

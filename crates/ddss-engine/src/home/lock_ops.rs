@@ -161,7 +161,7 @@ impl Home<'_> {
         }
     }
 
-    /// Removes a requester from a segment's queues; `false` if it is in none.
+    /// Removes a requester from a segment's queues, and ends its sweep; `false` if it has neither.
     pub(crate) fn cancel_at_home(&mut self, now: Now, id: SegmentId, requester: Requester) -> bool {
         let Some(segment) = self.segments.watched(id) else { return false };
         if let Some(waiter) = segment.lock_queue.take_waiter(requester) {
@@ -171,7 +171,7 @@ impl Home<'_> {
         } else if segment.lock_queue.take_watcher(requester) {
             self.output.answer(requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
         } else {
-            return false;
+            return self.end_sweeps(now, id, |call| call.requester == requester);
         }
         true
     }

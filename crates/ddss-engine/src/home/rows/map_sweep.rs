@@ -155,19 +155,26 @@ impl Home<'_> {
         self.output.push(Action::FindGarbage { segment: id, at, layout, rows, first, end });
     }
 
-    /// Ends the calls whose deadline has passed. What they have freed stays free.
+    /// Ends the calls whose deadline has passed.
     fn end_late_sweeps(&mut self, now: Now, id: SegmentId) {
-        let Some(sweep) = self.segments.sweeps.get(id).filter(|sweep| !sweep.calls.is_empty()) else { return };
+        self.end_sweeps(now, id, |call| call.deadline_us <= now.steady_us);
+    }
+
+    /// Ends calls that their callers gave up; returns true if there are some. What they have freed stays free.
+    pub(crate) fn end_sweeps(&mut self, now: Now, id: SegmentId, ends: impl Fn(&SweepCall) -> bool) -> bool {
+        let Some(sweep) = self.segments.sweeps.get(id) else { return false };
+        let before = sweep.calls.len();
         sweep.calls.retain(|call| {
-            let is_late = call.deadline_us <= now.steady_us;
-            if is_late {
+            if ends(call) {
                 self.output.answer(call.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
             }
-            !is_late
+            !ends(call)
         });
-        if sweep.calls.is_empty() {
+        let has_ended = sweep.calls.len() < before;
+        if has_ended && sweep.calls.is_empty() {
             self.segments.sweeps.schedule(now, id, 0);
         }
+        has_ended
     }
 
     /// Continues with what the daemon found in the buckets from the last one down; `None` if the table is no map.

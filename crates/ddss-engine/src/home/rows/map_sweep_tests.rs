@@ -396,6 +396,27 @@ fn shutdown_ends_sweeps() {
 }
 
 #[test]
+fn cancel_ends_the_sweep_of_its_caller_only() {
+    // If this broke, a home would free entries, and hold up its clients, for a caller that has given up.
+    let (mut parts, id) = Parts::with(spec());
+    assert_eq!(sweep_for(&mut parts, A, id, (0, u64::MAX)), Ok(()));
+    assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
+    parts.home().sweep_slice(NOW, id);
+    let (slice, _) = searched(&mut parts);
+    assert!(!parts.home().cancel_at_home(NOW, id, Requester::Peer(B, STEP + 1)), "another call");
+    // A change of the sweep may run meanwhile.
+    found(&mut parts, NOW, id, slice.expect("a slice"), true, 0);
+    parts.actions();
+    assert!(parts.home().cancel_at_home(NOW, id, Requester::Peer(B, STEP)));
+    assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::TimedOut), 0)));
+    assert_eq!(parts.segments.sweeps.get(id).map(|sweep| sweep.calls.len()), Some(1));
+    assert!(parts.home().cancel_at_home(NOW, id, Requester::Peer(A, STEP)));
+    parts.home().sweep_slice(NOW, id);
+    assert!(parts.segments.sweeps.get(id).is_none() && searched(&mut parts).0.is_none(), "nothing is left to do");
+    assert!(!parts.home().cancel_at_home(NOW, id, Requester::Peer(A, STEP)));
+}
+
+#[test]
 fn sweep_without_memory_for_its_change_is_tried_again_by_a_tick() {
     // If this broke, a sweep would search the same bucket again and again while memory is short.
     let (mut parts, id) = Parts::with(spec());
