@@ -92,25 +92,27 @@ pub struct GarbageSearch {
     pub garbage: BucketGarbage,
     /// Earliest expiry of an entry in these buckets, in milliseconds since 1970; 0 for none.
     pub expiry_ms: u64,
+    /// Bytes that were read.
+    pub bytes: usize,
 }
 
 impl GarbageSearch {
-    /// Bytes after which a search ends early: large keys and links make a bucket long to look through.
-    const BYTES_MAX: usize = 64 << 10;
+    /// Bytes after which a slice ends early: large keys and links make a bucket long to look through.
+    pub(crate) const BYTES_MAX: usize = 64 << 10;
     /// Bytes that a read counts for besides those that it copies.
     const BYTES_PER_READ: usize = 64;
 
-    /// Searches the buckets from `first` to `end`, from the last one down; `None` if the table is no map. `read` copies bytes
-    /// of the pool: all of one moment.
+    /// Searches the buckets from `first` to `end`, from the last one down, until so many bytes were read; `None` if the table
+    /// is no map. `read` copies bytes of the pool: all of one moment.
     pub fn find(
         (at, layout, rows): (u64, TableLayout, u64),
         (first, end): (u64, u64),
+        bytes_max: usize,
         now_ms: u64,
         read: impl Fn(u64, &mut [u8]),
     ) -> Option<Self> {
         let mut description = [0; MapLayout::DESCRIPTION_BYTES];
         read(layout.record(0).of_segment(at).data, &mut description);
-        let mut bytes_read = 0;
         let (row, next) = layout.bounds(1);
         let map = MapLayout::of_description(&description, rows, next - row)?;
         let place = |bucket: u64| layout.record(bucket + 1).of_segment(at);
@@ -120,11 +122,11 @@ impl GarbageSearch {
             u64::from_le_bytes(state)
         };
         let garbage = BucketGarbage::default();
-        let mut search = Self { begin: end, end, state: 0, owner_state: 0, garbage, expiry_ms: 0 };
+        let mut search = Self { begin: end, end, state: 0, owner_state: 0, garbage, expiry_ms: 0, bytes: 0 };
         for bucket in (first..end).rev() {
             search.end = bucket;
             search.garbage = map.garbage_in(bucket, now_ms, |bucket, offset, into| {
-                bytes_read += into.len() + Self::BYTES_PER_READ;
+                search.bytes += into.len() + Self::BYTES_PER_READ;
                 read(place(bucket).data + layout.bounds(bucket + 1).0 + offset as u64, into);
             });
             let expiry_ms = search.garbage.expiry_ms;
@@ -136,7 +138,7 @@ impl GarbageSearch {
                 search.owner_state = search.garbage.orphans.as_ref().map_or(0, |orphans| state_of(orphans.owner));
                 break;
             }
-            if bytes_read >= Self::BYTES_MAX {
+            if search.bytes >= bytes_max {
                 break;
             }
         }
@@ -261,6 +263,8 @@ pub enum Action {
         first: u64,
         /// End of the buckets.
         end: u64,
+        /// Bytes after which the search ends early.
+        bytes_max: usize,
     },
     /// Copies bytes of a later commit into the pool, where no client or peer can change them.
     CopyAside {

@@ -299,7 +299,7 @@ impl Home<'_> {
         self.update_lock_gate(now, id);
         self.give_sweep_turn(now, id);
         self.serve_lock_queue(now, id);
-        self.request_slice(id);
+        self.continue_slice(now, id);
     }
 
     fn is_requester_alive(&mut self, requester: Requester) -> bool {

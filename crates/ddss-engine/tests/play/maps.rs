@@ -71,6 +71,7 @@ pub(super) fn random_garbage(
     }
     let looked = if end > first { end - 1 - word % (end - first) } else { end };
     let (state, owner_state) = (word >> 8, word >> 16);
-    let search = GarbageSearch { begin: end, end: looked, state, owner_state, garbage, expiry_ms: word % 3 };
+    let (expiry_ms, bytes) = (word % 3, (word % (40 << 10)) as usize);
+    let search = GarbageSearch { begin: end, end: looked, state, owner_state, garbage, expiry_ms, bytes };
     (!word.is_multiple_of(11) && end > first).then_some(search)
 }

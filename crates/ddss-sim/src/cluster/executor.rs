@@ -141,8 +141,8 @@ impl Simulator {
                 let (later_us, life) = (self.now_us + self.random.below(30), here.life);
                 self.network.at(later_us, Event::SweepSlice { node, life, segment });
             }
-            Action::FindGarbage { segment, at, layout, rows, first, end } => {
-                self.find_garbage(node, segment, (at, layout, rows), (first, end));
+            Action::FindGarbage { segment, at, layout, rows, first, end, bytes_max } => {
+                self.find_garbage(node, segment, (at, layout, rows), (first, end), bytes_max);
             }
             Action::CopyAside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
@@ -262,10 +262,17 @@ impl Simulator {
     }
 
     /// Looks through buckets of a map, and records what a sweep may free.
-    fn find_garbage(&mut self, node: usize, id: SegmentId, table: (u64, TableLayout, u64), buckets: (u64, u64)) {
+    fn find_garbage(
+        &mut self,
+        node: usize,
+        id: SegmentId,
+        table: (u64, TableLayout, u64),
+        buckets: (u64, u64),
+        bytes_max: usize,
+    ) {
         let (now, here) = (self.now(node), &self.nodes[node]);
         let read = |at: u64, into: &mut [u8]| into.copy_from_slice(&here.bytes(at, into.len()));
-        let search = GarbageSearch::find(table, buckets, now.wall_us / 1000, read);
+        let search = GarbageSearch::find(table, buckets, bytes_max, now.wall_us / 1000, read);
         if let Some(GarbageSearch { end: bucket, state, garbage, .. }) = &search
             && garbage.is_found()
         {

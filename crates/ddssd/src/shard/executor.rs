@@ -170,11 +170,11 @@ impl ActionExecutor {
             }
             Action::ReleaseUndo => self.background_tasks.release_undo(),
             Action::ContinueSweep { segment } => self.background_tasks.add(BackgroundTask::Sweep { segment }),
-            Action::FindGarbage { segment, at, layout, rows, first, end } => {
+            Action::FindGarbage { segment, at, layout, rows, first, end, bytes_max } => {
                 // The clock of this round may be older than an entry.
                 self.read_time();
                 let now = self.clock.now();
-                let search = self.copy_actions().find_garbage((at, layout, rows), (first, end), now);
+                let search = self.copy_actions().find_garbage((at, layout, rows), (first, end), bytes_max, now);
                 self.engine.garbage_found(now, segment, search.as_ref());
             }
             Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),

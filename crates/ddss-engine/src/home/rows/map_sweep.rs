@@ -1,7 +1,8 @@
 //! Sweeps of maps: the home frees expired entries, entries that were never linked, and links without an entry.
 //!
-//! The daemon looks through some buckets at a time ([`Action::FindGarbage`]), until one of them has something to free. What
-//! is freed is a change of that bucket like others: it gets a version, goes to the replica, and its watchers learn of it.
+//! The daemon looks through buckets ([`Action::FindGarbage`]), until one of them has something to free. What is freed is a
+//! change of that bucket like others: it gets a version, goes to the replica, and its watchers learn of it. The slice goes on
+//! after the change, until it has done its work.
 //! A replica does not sweep by itself, since both sides have to free the same entries in the same versions.
 //!
 //! A sweep waits while the table is locked, and passes over rows that are. Of a map that changes all the time, a slice is
@@ -15,7 +16,7 @@ use crate::fault_injection::planted;
 use crate::home::handler::Home;
 use crate::requester::{Caller, ReplyFields, Requester};
 use crate::state::replication::RowCommit;
-use crate::state::segments::sweeps::{Buckets, SweepCall, SweepWork, Sweeps, WarnedOwner};
+use crate::state::segments::sweeps::{Buckets, SliceWork, SweepCall, SweepWork, Sweeps, WarnedOwner};
 use ddss_core::{
     Access, BucketGarbage, Failure, Limit, Outcome, Range, Ranges, SegmentId, SlotWord, TableLayout, Version,
 };
@@ -126,7 +127,21 @@ impl Home<'_> {
         }
     }
 
+    /// Begins a slice.
     fn continue_sweep(&mut self, now: Now, id: SegmentId) {
+        self.search_map(now, id, true);
+    }
+
+    /// Continues after a change, until the slice has done its work.
+    pub(crate) fn continue_slice(&mut self, now: Now, id: SegmentId) {
+        let sweep = self.segments.sweeps.get(id);
+        match sweep.is_some_and(|sweep| !sweep.slice.is_done() && sweep.buckets().is_some()) {
+            true => self.search_map(now, id, false),
+            false => self.request_slice(id),
+        }
+    }
+
+    fn search_map(&mut self, now: Now, id: SegmentId, is_new_slice: bool) {
         self.end_late_sweeps(now, id);
         let Ok(segment) = self.segments.get(id) else { return self.fail_sweeps(id, Failure::NotFound) };
         if segment.is_replica() {
@@ -147,12 +162,16 @@ impl Home<'_> {
         let Some(&mut Buckets { first, end }) = sweep.buckets() else {
             return self.segments.sweeps.schedule(now, id, 0);
         };
-        let first = first.max(end.saturating_sub(sweep.begin_slice(now)));
+        if is_new_slice {
+            sweep.begin_slice(now);
+        }
+        let SliceWork { buckets, bytes: bytes_max } = sweep.slice;
+        let first = first.max(end.saturating_sub(buckets));
         if let Ok(segment) = self.segments.get_mut(id) {
             // No operation comes between the search and the change.
             segment.lock_queue.begin_word_read();
         }
-        self.output.push(Action::FindGarbage { segment: id, at, layout, rows, first, end });
+        self.output.push(Action::FindGarbage { segment: id, at, layout, rows, first, end, bytes_max });
     }
 
     /// Ends the calls whose deadline has passed.
@@ -183,20 +202,28 @@ impl Home<'_> {
             segment.lock_queue.end_word_read();
         }
         let later = self.output.set_aside();
-        match search {
+        let has_to_wait = match search {
             Some(search) => self.use_search(now, id, search),
-            None => self.fail_sweeps(id, Failure::Unsupported),
-        }
+            None => {
+                self.fail_sweeps(id, Failure::Unsupported);
+                false
+            }
+        };
         if let Some(later) = later {
             self.output.put_back(later);
         }
         self.serve_lock_queue(now, id);
+        if !has_to_wait {
+            self.continue_slice(now, id);
+        }
     }
 
-    fn use_search(&mut self, now: Now, id: SegmentId, search: &GarbageSearch) {
-        let Some(sweep) = self.segments.sweeps.get(id) else { return };
+    /// Returns true if another operation goes first.
+    fn use_search(&mut self, now: Now, id: SegmentId, search: &GarbageSearch) -> bool {
+        let Some(sweep) = self.segments.sweeps.get(id) else { return false };
         sweep.note(search.expiry_ms);
         sweep.is_unknown = false;
+        sweep.slice.count(search.begin - search.end, search.bytes);
         // Else another call came between.
         let mut has_to_wait = false;
         if let Some(buckets) = sweep.buckets().filter(|buckets| buckets.end == search.begin) {
@@ -206,9 +233,7 @@ impl Home<'_> {
         }
         let rest_us = if has_to_wait { Sweeps::RETRY_US } else { 0 };
         self.segments.sweeps.schedule(now, id, now.steady_us.saturating_add(rest_us));
-        if !has_to_wait {
-            self.request_slice(id);
-        }
+        has_to_wait
     }
 
     /// Answers a call that has looked through all its buckets, or ends the pass.

@@ -4,6 +4,7 @@
 //! A pass goes over all buckets of a map, after an entry has expired, and never sooner than [`SWEEP_PAUSE_US`] after the one
 //! before. It notes the earliest expiry of what stays. A map in which nothing can expire is not in here.
 
+use crate::action::GarbageSearch;
 use crate::config::Now;
 use crate::requester::{LockOwner, Requester};
 use ddss_core::SegmentId;
@@ -60,6 +61,24 @@ impl SweepWork {
     }
 }
 
+/// Work that a slice may still do.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct SliceWork {
+    pub(crate) buckets: u64,
+    pub(crate) bytes: usize,
+}
+
+impl SliceWork {
+    pub(crate) fn is_done(self) -> bool {
+        self.buckets == 0 || self.bytes == 0
+    }
+
+    /// Counts a search.
+    pub(crate) fn count(&mut self, buckets: u64, bytes: usize) {
+        *self = Self { buckets: self.buckets.saturating_sub(buckets), bytes: self.bytes.saturating_sub(bytes) };
+    }
+}
+
 /// Sweeps of one map.
 #[derive(Debug)]
 pub(crate) struct MapSweep {
@@ -75,6 +94,8 @@ pub(crate) struct MapSweep {
     pub(crate) has_slice: bool,
     /// The table may be no map: a tick looks at one bucket of it first.
     pub(crate) is_unknown: bool,
+    /// What the present slice may still do.
+    pub(crate) slice: SliceWork,
     /// Earliest slice that comes before operations that wait.
     turn_us: u64,
     /// Such a slice came before the change that ends now.
@@ -97,6 +118,7 @@ impl MapSweep {
             warned: None,
             has_slice: false,
             is_unknown: false,
+            slice: SliceWork::default(),
             turn_us: 0,
             had_turn: false,
             due: None,
@@ -123,10 +145,11 @@ impl MapSweep {
         self.had_turn
     }
 
-    /// Returns the maximum number of buckets of the next slice, which begins now.
-    pub(crate) fn begin_slice(&mut self, now: Now) -> u64 {
+    /// Begins a slice.
+    pub(crate) fn begin_slice(&mut self, now: Now) {
         self.turn_us = now.steady_us.saturating_add(Self::TURN_US);
-        if self.is_unknown { 1 } else { SWEEP_BUCKETS_MAX }
+        let buckets = if self.is_unknown { 1 } else { SWEEP_BUCKETS_MAX };
+        self.slice = SliceWork { buckets, bytes: GarbageSearch::BYTES_MAX };
     }
 
     /// Returns what a tick has to do, and when: a pass not before that time.

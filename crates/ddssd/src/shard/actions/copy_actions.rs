@@ -92,9 +92,10 @@ impl CopyActions<'_> {
         &self,
         table: (u64, TableLayout, u64),
         buckets: (u64, u64),
+        bytes_max: usize,
         now: Now,
     ) -> Option<GarbageSearch> {
-        GarbageSearch::find(table, buckets, now.wall_us / 1000, |place, into| {
+        GarbageSearch::find(table, buckets, bytes_max, now.wall_us / 1000, |place, into| {
             let (area, at) = self.memory.area_at(place);
             area.read(at, into).expect(CHECKED);
         })
