@@ -94,7 +94,7 @@ pub(crate) struct MapSweep {
     pub(crate) has_slice: bool,
     /// The table may be no map: a tick looks at one bucket of it first.
     pub(crate) is_unknown: bool,
-    /// What the present slice may still do.
+    /// Work that the present slice may still do.
     pub(crate) slice: SliceWork,
     /// Earliest slice that comes before operations that wait.
     turn_us: u64,
