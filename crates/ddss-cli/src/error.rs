@@ -56,6 +56,11 @@ pub(crate) enum CommandError {
     Unconfirmed,
     #[error("some checks failed: follow the advice above")]
     ChecksFailed,
+    #[error("interrupted: all ranks have ended")]
+    Interrupted {
+        /// Number of the signal.
+        signal: u8,
+    },
 }
 
 impl CommandError {
@@ -81,6 +86,8 @@ impl CommandError {
             Self::StatusRead(ddss_admin::StatusReadError::NotFound { .. }) => 4,
             Self::DaemonEnded(_) => 4,
             Self::NoJsonOutput | Self::InvalidSize(_) => 2,
+            // As a shell reports a program that the signal ended.
+            Self::Interrupted { signal } => 128 + signal,
             Self::Client(error) => match error.kind() {
                 ErrorKind::NoDaemon => 4,
                 _ if error.is_indeterminate() => 3,

@@ -146,9 +146,13 @@ fn interrupted_run_ends_its_ranks_and_living_ranks_keep_their_name() {
     assert_eq!(code, Some(1), "{err}");
     assert_eq!(spaces(&daemon)[0]["live"], 2, "{err}");
     kill_process(Pid::from_child(&run), Signal::INT).unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(1));
+    assert_eq!(run.wait().unwrap().code(), Some(130), "a failed rank has another code");
     until_gone(&pids);
     assert_eq!(spaces(&daemon), json!([]));
+    let (mut run, pids) = waiting(&mut ranks(&daemon, &["-n", "2", "--space", "heat"], test, "wait"));
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(143));
+    until_gone(&pids);
     // A command that is killed releases nothing, but its ranks end with it.
     let (mut run, pids) = waiting(&mut ranks(&daemon, &["-n", "2", "--space", "heat"], test, "wait"));
     run.kill().unwrap();

@@ -130,7 +130,7 @@ fn start(options: &DsmRunOptions, space: &str, rank: u16) -> Result<Child, Comma
 
 /// Waits until all ranks have ended. When one fails, or a signal comes, the others get a moment to end by themselves.
 fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandError> {
-    let (mut failed, mut end, mut is_interrupted) = (Vec::new(), None, false);
+    let (mut failed, mut end, mut interrupted) = (Vec::new(), None, None);
     let mut running: Vec<&mut Started> = ranks.iter_mut().collect();
     while !running.is_empty() {
         let mut waited = Ok(());
@@ -148,22 +148,23 @@ fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandErro
             }
         });
         waited.map_err(CommandError::system("wait for a rank"))?;
-        if signals.pending().next().is_some() {
-            if std::mem::replace(&mut is_interrupted, true) {
+        if let Some(signal) = signals.pending().next() {
+            if interrupted.is_some() {
                 // Asked twice: at once.
                 break;
             }
-            running.iter().for_each(|started| signal(&started.child, Signal::TERM));
+            interrupted = u8::try_from(signal).ok();
+            running.iter().for_each(|started| self::signal(&started.child, Signal::TERM));
         }
-        let is_ending = is_interrupted || !failed.is_empty();
+        let is_ending = interrupted.is_some() || !failed.is_empty();
         if is_ending && Instant::now() >= *end.get_or_insert_with(|| Instant::now() + END_MAX) {
             failed.extend(running.iter().map(|started| (started.rank, "did not end, and was killed".to_owned())));
             break;
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    if is_interrupted {
-        return Err(CommandError::Refused("interrupted: all ranks have ended".to_owned()));
+    if let Some(signal) = interrupted {
+        return Err(CommandError::Interrupted { signal });
     }
     if failed.is_empty() {
         return Ok(());
