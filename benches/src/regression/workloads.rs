@@ -29,14 +29,13 @@ const LOOKS_MAX: u32 = 1_000_000;
 const ATTACH_MAX: Duration = Duration::from_secs(20);
 
 /// The workloads, with one round of each.
-pub const WORKLOADS: [(&str, &str); 17] = [
+pub const WORKLOADS: [(&str, &str); 16] = [
     ("codec", "a request and a completion, encoded and decoded"),
     ("engine-null", "a question that asks for nothing, through the engine"),
-    ("engine-small", "a get and a put of 8 bytes at home, as their ring entries stand there"),
+    ("engine-small", "a put of 8 bytes at home, as its ring entry stands there"),
     ("engine-get", "a get of 64 bytes at home, through the engine"),
     ("engine-put", "a put of 64 bytes at home, through the engine"),
-    ("engine-get-general", "the same get on the general path, which each call may take"),
-    ("engine-put-general", "the same put on the general path"),
+    ("engine-put-general", "the same put on the general path, which each call may take"),
     ("engine-get-far", "a get of 64 bytes from another node, through the engines of both"),
     ("rings-null", "a question through the rings of a client, and its answer back"),
     ("client-null", "a ping of a blocking client, without the wait for its answer"),
@@ -85,7 +84,6 @@ pub fn workload(name: &str) -> Option<Workload> {
         }
         "engine-get" => engines(0, get),
         "engine-put" => engines(0, put),
-        "engine-get-general" => general(get),
         "engine-put-general" => general(put),
         "engine-get-far" => engines(1, get),
         "rings-null" => rings(),
@@ -166,16 +164,12 @@ impl Engines {
     }
 
     fn small(&mut self, rounds: u64) {
-        let (segment, offset, options, conditions) =
-            (self.segment, 8, ReadOptions::default(), PutConditions::default());
-        let into = ArenaRange { slot: 0, bytes: 8 };
+        let (segment, conditions) = (self.segment, PutConditions::default());
         let from = Payload::inline(b"8 bytes!").expect("they fit");
-        let get = Request::new(RequestId(5), Operation::Get { segment, offset, into, inline: true, options }).encode();
-        let put = Request::new(RequestId(6), Operation::Put { segment, offset, from, conditions }).encode();
+        let put = Request::new(RequestId(6), Operation::Put { segment, offset: 8, from, conditions }).encode();
         for _ in 0..rounds {
             let put = self.engines[0].inline_put(self.now, LANE, black_box(&put)).expect("no other request is pending");
-            let seen = self.engines[0].inline_get(LANE, black_box(&get)).expect("no other request is pending");
-            assert_eq!((seen.version, seen.timestamp), (put.version, put.timestamp));
+            black_box(put);
         }
     }
 

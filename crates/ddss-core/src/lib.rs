@@ -55,7 +55,7 @@ pub use peer::message::{Message, RemoteWindow, SegmentInfo};
 pub use peer::replica_reply::{OfferReply, Refusal, ReplicaAck};
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::entry_change::{EntryChange, EntryChangeKind, EntryState};
-pub use request::inline_request::{InlineGet, InlinePut};
+pub use request::inline_request::InlinePut;
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,

@@ -8,7 +8,7 @@ use crate::home::execute::decode_new;
 use crate::requester::{LocalCaller, Requester};
 use crate::state::clients::Client;
 use crate::state::output::RangeList;
-use crate::state::pending::{Continuation, Transfer};
+use crate::state::pending::Continuation;
 use ddss_core::{
     ArenaRange, ChannelId, Failure, ListPage, ListQuery, Listing, Name, NodeId, Operation, Outcome, Payload, Placement,
     ReadOptions, RequestId, SegmentId, Spec,
@@ -87,10 +87,6 @@ impl Engine {
             return self.remote().call(now, caller, segment, operation, text);
         }
         let ended = match *operation {
-            Operation::Get { offset, into: range, inline, options, .. } => {
-                let parts = RangeSet::One { offset, bytes: range.bytes };
-                self.fast_path().get_fast(caller, &Transfer { segment, parts, range, inline, options })
-            }
             Operation::Put { offset, ref from, ref conditions, .. } => {
                 self.fast_path().put_fast(now, caller, segment, (offset, from), conditions)
             }

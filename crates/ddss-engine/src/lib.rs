@@ -23,7 +23,7 @@
 //! | `home/execute.rs` | each operation at its home, for clients of this node and for peers |
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
 //! | `uploads/` | large puts: parts and one commit, by both handlers |
-//! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
+//! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended puts, and for puts that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
 //! | `home/name_claims.rs`, `home/outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
@@ -64,7 +64,7 @@ pub use config::{Counters, EngineConfig, Now};
 pub use engine::Engine;
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
-pub use home::inline_path::{InlineCommit, InlineResult};
+pub use home::inline_path::InlineCommit;
 pub use ids::{BufferId, ClaimId, ServedGetId, StepId};
 pub use role::{Proposal, ProposalKind, RoleAssignment};
 pub use state::segments::quotas::{Quota, Quotas, Usage};

@@ -1,39 +1,12 @@
-//! Calls that fit into their ring entry: a get whose bytes return in the completion, and a put whose bytes are in the
-//! request, both without options. Nearly every call is of this kind, so one comparison recognises them. All others go
-//! to [`Request::decode`](crate::Request::decode).
+//! Puts that fit into their ring entry, without options. Nearly every put is of this kind, so one comparison recognises
+//! it. All other calls go to [`Request::decode`](crate::Request::decode).
 
-use super::operation::ArenaRange;
-use super::request::{FLAG_INLINE, OP_GET, OP_PUT};
-use crate::limits::{INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX};
+use super::request::{FLAG_INLINE, OP_PUT};
+use crate::limits::INLINE_REQUEST_BYTES_MAX;
 use crate::{Entry, SegmentId};
 
-/// Returns the high half of an inline call's first word: no model, and only the inline flag.
-const fn word(op: u8) -> u64 {
-    op as u64 | (FLAG_INLINE as u64) << 16
-}
-
-/// Get with its bytes in the completion.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InlineGet {
-    /// Segment to read.
-    pub segment: SegmentId,
-    /// Offset of the first byte.
-    pub offset: u64,
-    /// Destination in the arena, if it were not inline.
-    pub into: ArenaRange,
-}
-
-impl InlineGet {
-    /// Returns the call in `entry`, or `None` if the entry holds another one.
-    #[inline(always)]
-    pub fn of(entry: &Entry) -> Option<Self> {
-        if entry[0] >> 32 != word(OP_GET) || entry[4] > INLINE_REPLY_BYTES_MAX as u64 || entry[6] != 0 {
-            return None;
-        }
-        let into = ArenaRange { slot: (entry[5] >> 32) as u32, bytes: entry[4] as u32 };
-        Some(Self { segment: SegmentId::from_bits(entry[2]), offset: entry[3], into })
-    }
-}
+/// High half of such a put's first word: no model, and only the inline flag.
+const INLINE_PUT: u64 = OP_PUT as u64 | (FLAG_INLINE as u64) << 16;
 
 /// Put with its bytes in the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +25,7 @@ impl InlinePut {
     /// Returns the call in `entry`, or `None` if the entry holds another one.
     #[inline(always)]
     pub fn of(entry: &Entry) -> Option<Self> {
-        if entry[0] >> 32 != word(OP_PUT) || entry[4] > INLINE_REQUEST_BYTES_MAX as u64 {
+        if entry[0] >> 32 != INLINE_PUT || entry[4] > INLINE_REQUEST_BYTES_MAX as u64 {
             return None;
         }
         let (bytes, words) = (entry[4] as u8, [entry[6], entry[7]]);
@@ -63,58 +36,41 @@ impl InlinePut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Model, Operation, Payload, PutConditions, ReadOptions, Request, RequestId, Version};
+    use crate::{ArenaRange, Model, Operation, Payload, PutConditions, ReadOptions, Request, RequestId};
 
     const SEGMENT: SegmentId = SegmentId::from_bits(1 << 48);
 
-    fn get(bytes: u32, inline: bool, options: ReadOptions) -> Entry {
-        let into = ArenaRange { slot: 3, bytes };
+    fn put(bytes: &[u8], conditions: PutConditions) -> Entry {
+        let from = Payload::inline(bytes).unwrap();
         let mut entry =
-            Request::new(RequestId(1), Operation::Get { segment: SEGMENT, offset: 5, into, inline, options }).encode();
+            Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, conditions }).encode();
         entry[0] |= 0xdead_beef;
         entry
     }
 
     #[test]
     fn inline_decoder_matches_request_decoder() {
-        // If this broke, an inline call would read or write another place than the client asked for.
-        let into = ArenaRange { slot: 3, bytes: 32 };
-        assert_eq!(
-            InlineGet::of(&get(32, true, ReadOptions::default())),
-            Some(InlineGet { segment: SEGMENT, offset: 5, into })
-        );
-        let from = Payload::inline(b"seven b").unwrap();
-        let conditions = PutConditions::default();
-        let put = Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, conditions }).encode();
-        let small = InlinePut::of(&put).unwrap();
+        // If this broke, an inline put would write another place than the client asked for.
+        let small = InlinePut::of(&put(b"seven b", PutConditions::default())).unwrap();
         assert_eq!((small.segment, small.offset, small.bytes), (SEGMENT, 5, 7));
         assert_eq!(small.words[0].to_le_bytes()[..7], *b"seven b");
-        assert!(InlineGet::of(&put).is_none() && InlinePut::of(&get(8, true, ReadOptions::default())).is_none());
+        let (into, options) = (ArenaRange { slot: 3, bytes: 8 }, ReadOptions::default());
+        let get = Operation::Get { segment: SEGMENT, offset: 5, into, inline: true, options };
+        assert_eq!(InlinePut::of(&Request::new(RequestId(1), get).encode()), None);
     }
 
     #[test]
     fn call_with_options_is_not_inline() {
-        // If this broke, a get of an old version would return the newest, and a conditional put would commit without
-        // its condition.
+        // If this broke, a conditional put would commit without its condition.
         let requested_model = Some(Model::Strict);
-        assert_eq!(InlineGet::of(&get(8, false, ReadOptions::default())), None);
-        assert_eq!(InlineGet::of(&get(8, true, ReadOptions { requested_model, version: None })), None);
         assert_eq!(
-            InlineGet::of(&get(8, true, ReadOptions { requested_model: None, version: Some(Version(0)) })),
+            InlinePut::of(&put(b"8 bytes!", PutConditions { requested_model, ..PutConditions::default() })),
             None
         );
-        let put = |conditions| {
-            let from = Payload::inline(b"8 bytes!").unwrap();
-            Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, conditions }).encode()
-        };
-        assert_eq!(InlinePut::of(&put(PutConditions { requested_model, ..PutConditions::default() })), None);
         for lie in 0..64 {
-            let (mut get, mut put) = (get(8, true, ReadOptions::default()), put(PutConditions::default()));
-            get[4] |= 1 << lie;
+            let mut put = put(b"8 bytes!", PutConditions::default());
             put[4] |= 1 << lie;
-            let small = |entry| InlineGet::of(entry).is_some() || InlinePut::of(entry).is_some();
-            assert_eq!(small(&get), Request::decode(&get).is_ok(), "{lie}");
-            assert_eq!(small(&put), Request::decode(&put).is_ok(), "{lie}");
+            assert_eq!(InlinePut::of(&put).is_some(), Request::decode(&put).is_ok(), "{lie}");
         }
     }
 }

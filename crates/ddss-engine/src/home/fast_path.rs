@@ -1,17 +1,16 @@
-//! Fast path for nearly every call: a get or put of one range of a segment at home here. The segment has no lock
-//! holder, waiter, watcher, replica or history, and no rows. The checks are those of every path (`state/segments/versions.rs`), in the
-//! order of `home_ops.rs`, without a second lookup and without pending state. Every other call takes the general path,
-//! which takes a quarter more instructions for a get and nearly twice as many for a put
-//! (`scripts/guard --only engine-put-general`).
+//! Fast path for nearly every put: one range of a segment at home here. The segment has no lock holder, waiter, watcher,
+//! replica or history, and no rows. The checks are those of every path (`state/segments/versions.rs`), in the order of
+//! `home_ops.rs`, without a second lookup and without pending state. Every other call takes the general path, which
+//! needs nearly twice as many instructions for a put (`scripts/guard --only engine-put-general`). Gets have no such
+//! path: a client reads a local segment in place.
 
-use crate::action::{Action, Commit, RangeSet};
+use crate::action::Commit;
 use crate::config::{Counters, Now};
 use crate::fault_injection::planted;
 use crate::requester::LocalCaller;
 use crate::state::output::Output;
-use crate::state::pending::Transfer;
 use crate::state::segments::{Segment, Segments};
-use ddss_core::{Access, Completion, Failure, Header, HybridClock, Outcome, Payload, PutConditions, SegmentId};
+use ddss_core::{Access, Completion, Failure, HybridClock, Outcome, Payload, PutConditions, SegmentId};
 
 /// End of a call on the fast path: done, or refused.
 type FastResult = Result<(), Failure>;
@@ -49,31 +48,6 @@ pub(crate) struct FastPath<'a> {
 }
 
 impl FastPath<'_> {
-    /// Executes a get on the fast path, or returns `None`.
-    #[inline(always)]
-    pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
-        let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, options } = transfer else {
-            return None;
-        };
-        if options.version.is_some() {
-            return None;
-        }
-        let segment = self.segments.fast_path_segment(segment)?;
-        if let Err(failure) = segment.check_access(caller.principal, Access::Read, offset, bytes) {
-            return Some(Err(failure));
-        }
-        let (version, timestamp) = segment.stamp();
-        let at = segment.at + Header::DATA_OFFSET;
-        let done = Completion { version, timestamp, inline, ..Completion::bare(caller.request, Outcome::Done) };
-        if inline {
-            self.output.reply(caller.channel, done, Some((at + offset, bytes as u8)));
-        } else {
-            self.output.push(Action::CopyOut { at, parts: transfer.parts, client: caller.channel.client, into: range });
-            self.output.reply(caller.channel, done, None);
-        }
-        Some(Ok(()))
-    }
-
     /// Executes a put on the fast path, or returns `None`.
     #[inline(always)]
     pub(crate) fn put_fast(

@@ -269,9 +269,6 @@ impl World<'_> {
         let engine = &mut self.sides[side].engine;
         engine.set_slow_path(self.requests.is_multiple_of(2));
         // Like a daemon, tries the inline path first.
-        if let Some(seen) = engine.inline_get(channel, &entry) {
-            return self.act(side, seen.action(channel, &entry));
-        }
         if let Some(commit) = engine.inline_put(self.now, channel, &entry) {
             return commit.actions(channel, &entry).into_iter().for_each(|action| self.act(side, action));
         }

@@ -42,14 +42,8 @@ impl Simulator {
     /// Tries the inline request path for a small call, as daemons do first.
     pub(crate) fn perform_inline(&mut self, node: usize, channel: ChannelId, entry: &Entry) -> bool {
         let now = self.now(node);
-        let engine = &mut self.nodes[node].engine;
-        if let Some(seen) = engine.inline_get(channel, entry) {
-            self.act(node, seen.action(channel, entry));
-        } else if let Some(commit) = engine.inline_put(now, channel, entry) {
-            commit.actions(channel, entry).into_iter().for_each(|action| self.act(node, action));
-        } else {
-            return false;
-        }
+        let Some(commit) = self.nodes[node].engine.inline_put(now, channel, entry) else { return false };
+        commit.actions(channel, entry).into_iter().for_each(|action| self.act(node, action));
         self.perform(node);
         true
     }

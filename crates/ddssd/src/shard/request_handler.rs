@@ -22,9 +22,6 @@ impl RequestHandler for ActionExecutor {
             self.engine.note_null();
             return Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode());
         }
-        if let Some(seen) = self.engine.inline_get(channel, entry) {
-            return Some(self.memory.encode_inline_get(entry[1], &seen));
-        }
         if let Some(answered) = self.try_inline_put(channel, entry) {
             return Some(answered);
         }

@@ -12,10 +12,9 @@ use super::undo_log::UndoLog;
 use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
 use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, PAGE_BYTES};
 use ddss_core::{
-    Completion, Header, LockToken, NodeId, OWN_AREA, Outcome, Range, Record, RecordPlace, RequestId, SegmentId,
-    Storage, Timestamp, Version, area_of, offset_of,
+    Completion, Header, LockToken, NodeId, OWN_AREA, Range, Record, RecordPlace, SegmentId, Storage, Timestamp,
+    Version, area_of, offset_of,
 };
-use ddss_engine::InlineResult;
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -177,15 +176,6 @@ impl NodeMemory {
             }
         }
         entry
-    }
-
-    /// Encodes the reply to an inline get, with its bytes.
-    #[inline(always)]
-    pub(crate) fn encode_inline_get(&self, request: u64, seen: &InlineResult) -> ddss_core::Entry {
-        let &InlineResult { at, bytes, version, timestamp } = seen;
-        let request = RequestId(request);
-        let done = Completion { version, timestamp, inline: true, ..Completion::bare(request, Outcome::Done) };
-        self.encode_completion(&done, Some((at, bytes)))
     }
 
     /// Returns the offset of an operation's scratch line.
