@@ -142,7 +142,7 @@ impl Engines {
                 reads_overlap: true,
             });
             engine.attach(CLIENT, Principal { uid: 7, gid: 7 }, 1 << 20);
-            engine.peer_up(NodeId(3 - node));
+            engine.peer_up(Now::default(), NodeId(3 - node), Timestamp::default());
             engine
         };
         let now = Now { steady_us: 1000, wall_us: 1000 };
