@@ -34,7 +34,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
 
 /// Each task has a slot of its own, and reads its left neighbour's, which may exist already or not.
 async fn many_at_once(client: &aio::Client) -> Result<(), Failed> {
-    let board = client.allocate("examples/board", Spec::new(TASKS * SLOT_BYTES)).await?;
+    let board = client.segment("examples/board").allocate(Spec::new(TASKS * SLOT_BYTES)).await?;
     let mut tasks = JoinSet::new();
     for index in 0..TASKS {
         let board = board.clone();
@@ -60,7 +60,7 @@ async fn many_at_once(client: &aio::Client) -> Result<(), Failed> {
 /// Sets prices, while a task on the other node follows them. The follower may miss an intermediate version, never the
 /// last.
 async fn follow(here: &aio::Client, there: &aio::Client) -> Result<(), Failed> {
-    let price = here.allocate("examples/price", Spec::new(8)).await?;
+    let price = here.segment("examples/price").allocate(Spec::new(8)).await?;
     let follower = tokio::spawn(follower(open_soon(there, "examples/price").await?));
     for value in 1..=PRICES {
         price.put(0, &value.to_le_bytes()).await?;
@@ -87,7 +87,7 @@ async fn follower(price: aio::Segment) -> Result<u64, Failed> {
 /// A cancelled call: after a drop of the future, its memory is free when the daemon has finished with it. An abandoned
 /// lock goes to the next waiter.
 async fn give_up(client: &aio::Client) -> Result<(), Failed> {
-    let door = client.allocate("examples/door", Spec::new(8)).await?;
+    let door = client.segment("examples/door").allocate(Spec::new(8)).await?;
     let held = door.lock().await?;
     let waited = timeout(Duration::from_millis(50), door.lock()).await;
     check(waited.is_err(), || "the lock was granted twice".to_owned())?;
@@ -102,7 +102,7 @@ async fn give_up(client: &aio::Client) -> Result<(), Failed> {
 async fn open_soon(client: &aio::Client, name: &str) -> Result<aio::Segment, Failed> {
     let open = async {
         loop {
-            match client.open(name).await {
+            match client.segment(name).open().await {
                 Err(error) if may_come(&error) => sleep(Duration::from_millis(5)).await,
                 ended => return ended,
             }

@@ -72,7 +72,7 @@ fn main() -> Result<(), Failed> {
 #[tokio::main(flavor = "current_thread")]
 async fn run(nodes: &Nodes, stay: bool) -> Result<(), Failed> {
     let (first, second) = (nodes.client(0)?.aio()?, nodes.client(1)?.aio()?);
-    let visits = first.allocate(NAME, Spec::new(PAGES * 8)).await?;
+    let visits = first.segment(NAME).allocate(Spec::new(PAGES * 8)).await?;
     let services = [serve(visits.clone()).await?, serve(open_soon(&second).await?).await?];
     println!("services at http://{} (node 1) and http://{} (node 2)", services[0], services[1]);
     if stay {
@@ -126,7 +126,7 @@ async fn request(service: SocketAddr, method: &str, page: u64) -> Result<String,
 async fn open_soon(client: &aio::Client) -> Result<aio::Segment, Failed> {
     let open = async {
         loop {
-            match client.open(NAME).await {
+            match client.segment(NAME).open().await {
                 Err(error) if may_come(&error) => sleep(Duration::from_millis(5)).await,
                 ended => return ended,
             }

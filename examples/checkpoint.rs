@@ -68,7 +68,7 @@ fn compute(task: &Task) -> Result<(), Failed> {
 
 fn start() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
-    let segment = nodes.client(0)?.allocate(NAME, Spec::new(size_of::<State>() as u64))?;
+    let segment = nodes.client(0)?.segment(NAME).allocate(Spec::new(size_of::<State>() as u64))?;
     let checkpoint: Shared<State> = Shared::new(segment.clone(), 0)?;
     checkpoint.put(&State::new())?;
     for (life, kill_at) in KILLS.into_iter().enumerate() {

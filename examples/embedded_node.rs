@@ -24,12 +24,12 @@ impl Visits {
 
     /// Counts a visitor, and returns the number so far.
     fn count(&self, page: &str) -> Result<u64, Error> {
-        let counter = self.client.open_or_allocate(&format!("visits/{page}"), Spec::new(8))?;
+        let counter = self.client.segment(&format!("visits/{page}")).open_or_allocate(Spec::new(8))?;
         Ok(counter.fetch_add(0, 1)?.before + 1)
     }
 
     fn forget(&self, page: &str) -> Result<(), Error> {
-        self.client.open(&format!("visits/{page}"))?.release()
+        self.client.segment(&format!("visits/{page}")).open()?.release()
     }
 }
 

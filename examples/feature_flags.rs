@@ -34,7 +34,7 @@ impl Flags {
 
 fn main() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
-    let flags = nodes.client(0)?.allocate(NAME, Spec::new(size_of::<Flags>() as u64))?;
+    let flags = nodes.client(0)?.segment(NAME).allocate(Spec::new(size_of::<Flags>() as u64))?;
     let counts = std::thread::scope(|scope| {
         let mut services = Vec::new();
         for index in 0..SERVICES {

@@ -78,7 +78,7 @@ fn read(client: &Client) -> Result<(), Failed> {
 fn start() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let bytes = (USERS * size_of::<Row>()) as u64;
-    let table = nodes.client(0)?.allocate(NAME, Spec::new(bytes).model(Model::Write))?;
+    let table = nodes.client(0)?.segment(NAME).allocate(Spec::new(bytes).model(Model::Write))?;
     let readers: Result<Vec<_>, _> = (0..READERS).map(|index| nodes.worker(index, "read")).collect();
     let writer = nodes.worker(0, "write")?;
     writer.finish()?;

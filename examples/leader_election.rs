@@ -66,8 +66,8 @@ fn lead(term: &LockGuard) -> Result<(), Failed> {
 fn watch() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let client = nodes.client(0)?;
-    let segment = client.allocate(NAME, Spec::new(64).model(Model::Write))?;
-    let resigned = client.allocate(RESIGNED, Spec::new(8))?;
+    let segment = client.segment(NAME).allocate(Spec::new(64).model(Model::Write))?;
+    let resigned = client.segment(RESIGNED).allocate(Spec::new(8))?;
     let view: Shared<Leader> = Shared::new(segment.clone(), 0)?;
     let mut candidates = Vec::new();
     for index in 0..3 {

@@ -47,7 +47,7 @@ fn stand(task: &Task) -> Result<(), Failed> {
 fn watch() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let spec = Spec::new(size_of::<Leader>() as u64).model(Model::Write);
-    let segment = nodes.client(0)?.allocate(NAME, spec)?;
+    let segment = nodes.client(0)?.segment(NAME).allocate(spec)?;
     let view: Shared<Leader> = Shared::new(segment.clone(), 0)?;
     let mut candidates = Vec::new();
     for index in 0..CANDIDATES {

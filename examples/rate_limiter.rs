@@ -65,7 +65,7 @@ fn refill(buckets: &Table) -> Result<[u64; CUSTOMERS as usize], Failed> {
 
 fn limit() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
-    let buckets = Table::allocate(&nodes.client(0)?, NAME, Spec::new(CUSTOMERS).row_len(24))?;
+    let buckets = nodes.client(0)?.table(NAME).allocate(Spec::new(CUSTOMERS).row_len(24))?;
     let mut granted = refill(&buckets)?;
     let services: Result<Vec<_>, _> = (0..SERVICES).map(|index| nodes.worker(index, "serve")).collect();
     for _ in 0..REFILLS {

@@ -45,7 +45,7 @@ fn add(task: &Task) -> Result<(), Failed> {
 
 fn count() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
-    let counter = nodes.client(0)?.allocate(NAME, Spec::new(8))?;
+    let counter = nodes.client(0)?.segment(NAME).allocate(Spec::new(8))?;
     let workers: Result<Vec<_>, _> = (0..WORKERS).map(|index| nodes.worker(index, "add")).collect();
     for worker in workers? {
         worker.finish()?;

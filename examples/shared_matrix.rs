@@ -99,7 +99,7 @@ fn multiply() -> Result<(), Failed> {
         factors.push(shared);
     }
     let product: TypedTable<Row> = TypedTable::allocate(&client, PRODUCT, SIZE as u64)?;
-    let next = client.allocate(NEXT, Spec::new(8))?;
+    let next = client.segment(NEXT).allocate(Spec::new(8))?;
     let unlucky = nodes.worker(1, "hang")?;
     next.with_timeout(PATIENCE).wait_newer_than(Version(0))?;
     unlucky.kill()?;

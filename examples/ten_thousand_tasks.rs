@@ -10,7 +10,7 @@
 //! get it in turn; some give up, and leave nothing behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{ErrorKind, SharedMap, Spec, Table, Version, aio};
+use ddss::{ErrorKind, SharedMap, Spec, Version, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -42,8 +42,8 @@ fn main() -> Result<(), Failed> {
 #[tokio::main(flavor = "current_thread")]
 async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let (home, other) = (nodes.client(0)?, nodes.client(1)?);
-    let gate = home.allocate(GATE, Spec::new(16))?;
-    let rows = Table::allocate(&home, ROWS, Spec::new(TASKS).row_len(16))?;
+    let gate = home.segment(GATE).allocate(Spec::new(16))?;
+    let rows = home.table(ROWS).allocate(Spec::new(TASKS).row_len(16))?;
     let jobs: SharedMap<u64, u64> = SharedMap::allocate(&home, JOBS, JOB_COUNT)?;
     let shared = Shared {
         gate: aio::Segment::from(&open_soon(&other, GATE)?),
@@ -79,7 +79,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
 
 /// Waits until the gate counts that many tasks.
 async fn wait_for_arrivals(client: &aio::Client, count: u64) -> Result<(), Failed> {
-    let gate = client.open(GATE).await?;
+    let gate = client.segment(GATE).open().await?;
     let wait = async {
         let mut versions = gate.watch();
         while u64::from_le_bytes(gate.get(0..8).await?[..].try_into()?) < count {

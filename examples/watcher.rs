@@ -30,7 +30,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let (publisher, subscriber) = (nodes.client(0)?, nodes.client(1)?);
     let name = |topic: u64| format!("examples/topic-{topic}");
     let topics: Vec<Segment> =
-        (0..TOPICS).map(|topic| publisher.allocate(&name(topic), Spec::new(8))).collect::<Result<_, _>>()?;
+        (0..TOPICS).map(|topic| publisher.segment(&name(topic)).allocate(Spec::new(8))).collect::<Result<_, _>>()?;
     let mut streams = JoinSet::new();
     for topic in 0..TOPICS {
         // A handle for threads becomes one for tasks.

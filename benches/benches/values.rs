@@ -121,7 +121,7 @@ fn numbers() -> impl FnMut() -> u64 {
 /// A filled table and a filled map, whose home is the daemon of that client.
 fn fill(home: &Client, reader: &Client) -> (Table, Map) {
     let spec = Spec::new(KEYS).row_len(VALUE_BYTES as u32);
-    let (table, map) = (Table::allocate(home, "records", spec), Map::allocate(home, "map", KEYS));
+    let (table, map) = (home.table("records").allocate(spec), Map::allocate(home, "map", KEYS));
     let (table, map) = (table.expect("the pool is large enough"), map.expect("the pool is large enough"));
     for number in 0..KEYS {
         table.put(number, 0, &[7; VALUE_BYTES]).expect("the home is there");
@@ -129,7 +129,7 @@ fn fill(home: &Client, reader: &Client) -> (Table, Map) {
     }
     let begin = Instant::now();
     loop {
-        match (Table::open(reader, "records"), Map::open(reader, "map")) {
+        match (reader.table("records").open(), Map::open(reader, "map")) {
             (Ok(table), Ok(map)) => return (table, map),
             _ => assert!(begin.elapsed() < READY_MAX, "the nodes do not find each other"),
         }
@@ -398,7 +398,7 @@ fn beside_waits(bench: &mut Bench) {
     beside.wake();
     let waiting = Client::connect_with(ConnectOptions::new().directory(beside.own().folder()).timeout(WAIT_MAX));
     let waiting = waiting.expect("the daemon takes clients");
-    let watched = waiting.allocate("watched", Spec::new(8)).expect("the pool is large enough");
+    let watched = waiting.segment("watched").allocate(Spec::new(8)).expect("the pool is large enough");
     watched.put(0, &[1; 8]).expect("a fresh segment takes bytes");
     let waits = park(&beside, &aio::Segment::from(&watched));
     let path = |waits: usize| format!("shm-waits{waits}");

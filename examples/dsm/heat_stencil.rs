@@ -102,7 +102,7 @@ fn compute() -> Result<(), Failed> {
     for rank in ranks {
         rank.finish()?;
     }
-    nodes.client(0)?.open(&format!("dsm/{SPACE}"))?.release()?;
+    nodes.client(0)?.segment(&format!("dsm/{SPACE}")).open()?.release()?;
     println!("4 ranks on two nodes left nothing behind");
     Ok(())
 }

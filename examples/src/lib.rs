@@ -41,7 +41,7 @@ pub fn may_come(error: &ddss::Error) -> bool {
 pub fn open_soon(client: &Client, name: &str) -> Result<Segment, Failed> {
     let begin = Instant::now();
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Err(error) if may_come(&error) && begin.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(5));
             }

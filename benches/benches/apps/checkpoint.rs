@@ -98,7 +98,7 @@ fn run(
     let members: Vec<Member> = (0..processes)
         .map(|process| {
             let name = format!("application/{}", process / TOGETHER);
-            let segment = with_retries(|| client(process).open(&name));
+            let segment = with_retries(|| client(process).segment(&name).open());
             Member::join(segment, process as u64 + 1).expect("the state is consistent")
         })
         .collect();

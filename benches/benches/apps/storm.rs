@@ -77,7 +77,7 @@ fn one_size(bench: &mut Bench, testbed: &Testbed, placed: &[Placed], records: &[
     for nodes in distinct(placed) {
         let home = nodes.at_home();
         for name in [format!("{set}/data/0"), format!("{set}/data/1"), format!("{set}/directory")] {
-            home.open(&name).and_then(|segment| segment.release()).expect("its owner releases it");
+            home.segment(&name).open().and_then(|segment| segment.release()).expect("its owner releases it");
         }
         nodes.rest();
     }

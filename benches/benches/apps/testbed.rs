@@ -127,9 +127,9 @@ impl Testbed {
         let pairs = placements.map(|placement| Rc::new(Nodes::pair(self, placement)));
         for nodes in &pairs {
             let spec = Spec::new((APART * TOGETHER * PAGE_BYTES) as u64);
-            let made = nodes.at_home().allocate("look", spec).expect("room for some pages");
+            let made = nodes.at_home().segment("look").allocate(spec).expect("room for some pages");
             made.put(0, &[7; PAGE_BYTES]).expect("a fresh segment takes bytes");
-            with_retries(|| nodes.client(Strategy::Auto).open("look"));
+            with_retries(|| nodes.client(Strategy::Auto).segment("look").open());
             nodes.rest();
         }
         Pairs { placements, pairs }
@@ -249,7 +249,7 @@ pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
 /// Returns the median of some measurements.
 fn median(nodes: &Nodes, strategy: Strategy, look: Rounds) -> Duration {
     let (segment, mut into) =
-        (nodes.client(strategy).open("look").expect("it was made"), vec![0; TOGETHER * PAGE_BYTES]);
+        (nodes.client(strategy).segment("look").open().expect("it was made"), vec![0; TOGETHER * PAGE_BYTES]);
     let mut times = [Duration::ZERO; LOOKS].map(|_| look.ask(&segment, &mut into));
     nodes.rest();
     times.sort_unstable();

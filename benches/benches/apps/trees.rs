@@ -191,7 +191,7 @@ fn pages(bench: &mut Bench, store_variants: &[StoreVariant<'_>]) {
         let Service::Nodes(nodes) = &variant.service else { continue };
         let strategy =
             variant.path.rsplit('/').next().and_then(|word| word.parse().ok()).expect("it ends in a strategy");
-        let segment = nodes.client(strategy).open("rtree").expect("it was made");
+        let segment = nodes.client(strategy).segment("rtree").open().expect("it was made");
         nodes.rest();
         let (mut into, mut store) = (new_page(), variant.store("rtree"));
         let get = variant.way(1, move || {

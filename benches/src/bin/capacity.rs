@@ -71,14 +71,14 @@ fn memory_of(daemon: &Daemon) -> Result<[u64; 2], Box<dyn Error>> {
 
 fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
     let client = client(&daemons[0])?;
-    let first = retry(|| client.allocate("capacity", Spec::new(SEGMENT_BYTES)));
+    let first = retry(|| client.segment("capacity").allocate(Spec::new(SEGMENT_BYTES)));
     first.release()?;
     let names: Vec<String> = (0..count.max(SINGLE)).map(|number| format!("capacity/{number}")).collect();
     let before = memory_of(&daemons[0])?;
     let begin = Instant::now();
     let mut made = Vec::new();
     for name in &names[..SINGLE] {
-        made.push(client.allocate(name, Spec::new(SEGMENT_BYTES))?);
+        made.push(client.segment(name).allocate(Spec::new(SEGMENT_BYTES))?);
     }
     let single = SINGLE as f64 / begin.elapsed().as_secs_f64();
     let wanted: Vec<_> = names[SINGLE..].iter().map(|name| (&name[..], Spec::new(SEGMENT_BYTES))).collect();

@@ -51,7 +51,7 @@ impl Caller {
         let options = ConnectOptions::new().directory(folder.path()).strategy(Strategy::Rcq);
         let client = Client::connect_with(options.timeout(Duration::from_secs(60)).local_reads(false));
         let client = client.expect("the acceptor takes it");
-        let segment = client.allocate("guard", Spec::new(BYTES as u64)).expect("the service answers");
+        let segment = client.segment("guard").allocate(Spec::new(BYTES as u64)).expect("the service answers");
         let _acceptor = acceptor.expect("a fresh folder takes it");
         Caller { client, segment, bytes: vec![0; BYTES], service: Some(service), stop, _folder: folder, _acceptor }
     }

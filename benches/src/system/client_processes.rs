@@ -126,7 +126,7 @@ fn be(folder: &Path, strategy: &str, segment: &str) -> io::Result<()> {
     let mut task: Box<dyn FnMut()> = if segment == "-" {
         Box::new(move || client.ping().expect("the daemon answers"))
     } else {
-        let segment = client.open(segment).expect("the segment is there");
+        let segment = client.segment(segment).open().expect("the segment is there");
         let mut bytes = [0; 8];
         Box::new(move || {
             let _stamp = segment.get_into(0, &mut bytes).expect("the home is there");

@@ -192,11 +192,11 @@ impl Cluster {
     pub fn segment_at(&self, home: usize, client: &Client, name: &str, bytes: usize) -> Segment {
         self.wake();
         let home = self.attach(&self.daemons[home], Strategy::Auto);
-        let made = home.allocate(name, Spec::new(bytes as u64)).expect("the pool is large enough");
+        let made = home.segment(name).allocate(Spec::new(bytes as u64)).expect("the pool is large enough");
         made.put(0, &vec![7; bytes]).expect("a fresh segment takes bytes");
         let begin = Instant::now();
         loop {
-            match client.open(name) {
+            match client.segment(name).open() {
                 Ok(segment) => return segment,
                 Err(error) => assert!(begin.elapsed() < MEET_MAX, "the nodes do not find each other: {error}"),
             }

@@ -62,11 +62,11 @@ pub struct Cache {
 /// Opens a segment, or allocates it if it does not exist.
 pub(crate) fn open_or_allocate(client: &Client, name: &str, spec: Spec) -> Result<Segment, Error> {
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             ended => return Ok(ended?),
         }
-        match client.allocate(name, spec) {
+        match client.segment(name).allocate(spec) {
             // Another client has allocated it in the meantime.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             ended => return Ok(ended?),

@@ -22,9 +22,9 @@ fn client(daemon: &Daemon) -> Client {
 fn pair() -> ([Daemon; 2], [Client; 2]) {
     let daemons = Daemon::pair().unwrap();
     let clients = [client(&daemons[0]), client(&daemons[1])];
-    clients[0].allocate("met", ddss::Spec::new(8)).unwrap();
+    clients[0].segment("met").allocate(ddss::Spec::new(8)).unwrap();
     let begin = Instant::now();
-    while let Err(error) = clients[1].open("met") {
+    while let Err(error) = clients[1].segment("met").open() {
         assert!(begin.elapsed() < DEADLINE, "{error}");
         thread::sleep(Duration::from_millis(10));
     }

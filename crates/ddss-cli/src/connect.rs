@@ -17,7 +17,7 @@ pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
 
 /// Opens the segment that the arguments name.
 pub(crate) fn open(named: &SegmentOptions) -> Result<Segment, CommandError> {
-    Ok(connect(&named.place)?.open(&named.name)?)
+    Ok(connect(&named.place)?.segment(&named.name).open()?)
 }
 
 /// Prints a segment that was allocated.
@@ -57,7 +57,7 @@ fn sized(bytes: u64, row: u32) -> Result<Spec, CommandError> {
 pub(crate) fn allocate(options: &AllocateOptions, json: bool) -> Result<(), CommandError> {
     let spec = sized(options.bytes, options.row.unwrap_or_default())?.model(options.model).mode(Mode(options.mode));
     let spec = spec.placement(options.home).copies(options.copies).storage(options.storage).history(options.history);
-    let segment = connect(&options.named.place)?.allocate(&options.named.name, spec)?;
+    let segment = connect(&options.named.place)?.segment(&options.named.name).allocate(spec)?;
     describe(&segment, json);
     Ok(())
 }

@@ -163,10 +163,10 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
     let members = options.members;
     let spec = Spec::new(rows_of(members)).row_len(ROW_BYTES as u32).copies(options.copies);
-    let table = match Table::open(client, name) {
-        Err(error) if error.kind() == ErrorKind::NotFound => match Table::allocate(client, name, spec) {
+    let table = match client.table(name).open() {
+        Err(error) if error.kind() == ErrorKind::NotFound => match client.table(name).allocate(spec) {
             // Another member was first.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Table::open(client, name)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => client.table(name).open()?,
             other => other?,
         },
         other => other?,

@@ -20,13 +20,13 @@ use std::time::Duration;
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
 /// ```
-/// use ddss::{Client, ConnectOptions, Spec};
+/// use ddss::{Client, ConnectOptions};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let directory = node.folder();
 /// // `Client::connect()` finds this user's own daemon; here it is another one's directory.
 /// let client = Client::connect_with(ConnectOptions::new().directory(directory))?;
-/// let segment = client.allocate("counters", Spec::new(64))?;
-/// assert_eq!(client.clone().open("counters")?.id(), segment.id());
+/// let segment = client.segment("counters").allocate(64)?;
+/// assert_eq!(client.clone().segment("counters").open()?.id(), segment.id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]

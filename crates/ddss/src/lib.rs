@@ -11,13 +11,13 @@
 //! Start a node with `ddssd`, then:
 //!
 //! ```
-//! use ddss::{Client, ConnectOptions, Spec};
+//! use ddss::{Client, ConnectOptions};
 //!
 //! # let node = ddssd::EphemeralNode::start()?;
 //! # let directory = node.folder();
 //! // `Client::connect()` finds the node of this user, or the one that `DDSS_DIR` names.
 //! let client = Client::connect_with(ConnectOptions::new().directory(directory))?;
-//! let scores = client.allocate("scores", Spec::new(4096))?;
+//! let scores = client.segment("scores").allocate(4096)?;
 //! scores.put(0, b"hello")?;
 //! let value = scores.get(0..5)?;
 //! assert_eq!(&value[..], b"hello");
@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! On another node, [`Client::open`] finds the segment by its name.
+//! On another node, [`open`](Named::open) finds the segment by its name.
 //!
 //! # Threads
 //!

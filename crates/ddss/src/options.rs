@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let account = client.allocate("account", ddss::Spec::new(64))?;
+/// let account = client.segment("account").allocate(64)?;
 /// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
 /// let busy = account.lock_with(LockOptions::new().timeout(Duration::ZERO)).expect_err("it is held alone");
 /// assert_eq!(busy.kind(), ErrorKind::Locked);
@@ -71,7 +71,7 @@ impl LockOptions {
     /// use ddss::LockOptions;
     /// use std::time::Duration;
     ///
-    /// let leader = client.allocate("leader", ddss::Spec::new(64))?;
+    /// let leader = client.segment("leader").allocate(64)?;
     /// let term = leader.lock_with(LockOptions::new().lease(Duration::from_secs(3)).keep_alive())?;
     /// while !term.lease_left().is_zero() {
     ///     // The work of a leader.
@@ -118,7 +118,7 @@ impl LockOptions {
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let steps = client.allocate("steps", ddss::Spec::new(64).history(1))?;
+/// let steps = client.segment("steps").allocate(ddss::Spec::new(64).history(1))?;
 /// let (first, second) = (steps.put(0, b"1")?, steps.put(0, b"2")?);
 /// let before = steps.get_with(0..1, GetOptions::new().at_version(first.version))?;
 /// let after = steps.get_with(0..1, GetOptions::new().newer_than(first.version))?;
@@ -177,7 +177,7 @@ impl<'p> GetOptions<'p> {
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let image = client.allocate("image", ddss::Spec::new(3 << 20))?;
+/// let image = client.segment("image").allocate(3 << 20)?;
 /// let (mut parts, bytes) = (Vec::new(), vec![7; 3 << 20]);
 /// let mut progress = |done: u64, total: u64| parts.push((done >> 20, total >> 20));
 /// let put = image.put_with(&[(0, &bytes)], PutOptions::new().progress(&mut progress))?;

@@ -10,7 +10,7 @@ use ddss_core::{DegradedReason, Listing, LockHolder, Model, NodeId, ReplicationI
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::{Mode, Permissions};
-/// let scores = client.allocate("scores", ddss::Spec::new(64))?;
+/// let scores = client.segment("scores").allocate(64)?;
 /// let own = scores.stat()?.permissions;
 /// // The owner reads and writes, the owner's group reads, other users do neither.
 /// scores.set_permissions(Permissions { mode: Mode(0o640), ..own })?;
@@ -32,7 +32,7 @@ pub struct Permissions {
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let door = client.allocate("door", ddss::Spec::new(64))?;
+/// let door = client.segment("door").allocate(64)?;
 /// let guard = door.lock()?;
 /// let lock: ddss::LockInfo = door.stat()?.lock;
 /// assert!(lock.is_exclusive && lock.holders == 1 && lock.waiting == 0);
@@ -58,7 +58,7 @@ pub struct LockInfo {
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// # client.allocate("scores", ddss::Spec::new(64))?;
+/// # client.segment("scores").allocate(64)?;
 /// for info in client.list("")? {
 ///     let info: ddss::SegmentInfo = info?;
 ///     println!("{}: {} bytes at {} on {}", info.name, info.len, info.stamp.version, info.home);
@@ -134,7 +134,7 @@ impl SegmentInfo {
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::SegmentEvent;
-/// client.allocate("jobs/1", ddss::Spec::new(64))?;
+/// client.segment("jobs/1").allocate(64)?;
 /// let first = client.watch_names("jobs/")?.next().transpose()?;
 /// assert!(matches!(first, Some(SegmentEvent::Created(job)) if job.name == "jobs/1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -120,14 +120,15 @@ mod tests {
         for client in [node.client(), node.local_read_client()] {
             assert_eq!(client.shard_count(), 3);
             let names: Vec<String> = (0..24).map(|number| format!("table/{number}")).collect();
-            let segments: Vec<_> = names.iter().map(|name| client.allocate(name, Spec::new(5000)).unwrap()).collect();
+            let segments: Vec<_> =
+                names.iter().map(|name| client.segment(name).allocate(Spec::new(5000)).unwrap()).collect();
             let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().shard()).collect();
             assert_eq!(shards, BTreeSet::from([0, 1, 2]), "all shards are used");
             let ids: BTreeSet<_> = segments.iter().map(|segment| segment.id()).collect();
             assert_eq!(ids.len(), segments.len(), "no two have one id");
             for (number, segment) in segments.iter().enumerate() {
                 segment.put(0, &[number as u8; 4000]).unwrap();
-                assert_eq!(client.open(segment.name()).unwrap().id(), segment.id());
+                assert_eq!(client.segment(segment.name()).open().unwrap().id(), segment.id());
             }
             // A batch covers all shards, and its replies come in its own order.
             let mut batch = client.batch();
@@ -142,7 +143,7 @@ mod tests {
             let listed: BTreeSet<String> =
                 client.list("table/").unwrap().map(|listing| listing.unwrap().name.to_string()).collect();
             assert_eq!(listed, names.into_iter().collect());
-            let again = client.allocate("table/7", Spec::new(8)).unwrap_err();
+            let again = client.segment("table/7").allocate(Spec::new(8)).unwrap_err();
             assert_eq!(again.kind(), ErrorKind::AlreadyExists);
             segments.into_iter().for_each(|segment| segment.release().unwrap());
             assert_eq!(client.list("").unwrap().count(), 0);
@@ -174,11 +175,11 @@ mod tests {
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let (client, other) = (node.client(), node.client());
         let made: Vec<_> =
-            (0..8).map(|number| client.allocate(&format!("s{number}"), Spec::new(100_000)).unwrap()).collect();
+            (0..8).map(|number| client.segment(&format!("s{number}")).allocate(Spec::new(100_000)).unwrap()).collect();
         let on = |shard| made.iter().find(|segment| segment.id().shard() == shard).unwrap();
         let for_long = LockOptions::new().lease(Duration::from_secs(600));
         for (held, free) in [(on(0), on(1)), (on(1), on(0))] {
-            let locked = other.open(held.name()).unwrap().lock_with(for_long).unwrap();
+            let locked = other.segment(held.name()).open().unwrap().lock_with(for_long).unwrap();
             let before = free.get(0..8).unwrap().version();
             std::thread::scope(|scope| {
                 let batch = scope.spawn(|| {
@@ -190,7 +191,7 @@ mod tests {
                     batch.run().unwrap()
                 });
                 let all = ddss_core::Version(before.0 + 300);
-                while other.open(free.name()).unwrap().get(0..8).unwrap().version() < all {
+                while other.segment(free.name()).open().unwrap().get(0..8).unwrap().version() < all {
                     std::thread::yield_now();
                 }
                 assert!(!batch.is_finished());
@@ -208,7 +209,7 @@ mod tests {
         block_on(async {
             let mut segments = Vec::new();
             for number in 0..8u8 {
-                let segment = client.allocate(&format!("s{number}"), Spec::new(500)).await.unwrap();
+                let segment = client.segment(&format!("s{number}")).allocate(Spec::new(500)).await.unwrap();
                 segment.put(0, &[number; 300]).await.unwrap();
                 segments.push(segment);
             }
@@ -222,7 +223,7 @@ mod tests {
             for (number, answer) in batch.run().await.unwrap().into_iter().enumerate() {
                 assert_eq!(answer.unwrap().bytes(), [number as u8; 300]);
             }
-            assert_eq!(client.open("s3").await.unwrap().get(..3).await.unwrap()[..], [3; 3]);
+            assert_eq!(client.segment("s3").open().await.unwrap().get(..3).await.unwrap()[..], [3; 3]);
         });
     }
 
@@ -231,14 +232,16 @@ mod tests {
         // If this broke, a client with a wrong number of shards would create segments that no other client finds.
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let client = node.client();
-        let segment = client.allocate("here", Spec::new(8)).unwrap();
+        let segment = client.segment("here").allocate(Spec::new(8)).unwrap();
         assert_eq!(segment.id().shard(), 1);
         let lying = crate::Client(client.0.clone(), crate::shards::Shards::single(&client.1), client.2.clone());
-        for error in [lying.open("here").unwrap_err(), lying.allocate("here", Spec::new(8)).unwrap_err()] {
+        for error in
+            [lying.segment("here").open().unwrap_err(), lying.segment("here").allocate(Spec::new(8)).unwrap_err()]
+        {
             assert_eq!(error.kind(), ErrorKind::ReleaseMismatch, "{error}");
         }
         let shared: Shared<u64> = Shared::open(&client, "here").unwrap();
         shared.put(&7).unwrap();
-        assert!(client.open("nowhere").unwrap_err().has_failed_with(ddss_core::Failure::NotFound));
+        assert!(client.segment("nowhere").open().unwrap_err().has_failed_with(ddss_core::Failure::NotFound));
     }
 }

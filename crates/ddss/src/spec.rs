@@ -102,10 +102,10 @@ impl Spec {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.permissions;
+    /// # let me = client.segment("mine").allocate(64)?.stat()?.permissions;
     /// # let alice = me;
     /// let spec = ddss::Spec::new(64).mode(ddss::Mode(0o620)).owner(alice.uid, alice.gid);
-    /// let inbox = client.allocate("inbox", spec)?;
+    /// let inbox = client.segment("inbox").allocate(spec)?;
     /// assert_eq!(inbox.stat()?.permissions.uid, alice.uid);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

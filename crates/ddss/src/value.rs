@@ -8,7 +8,7 @@ use std::ops::Deref;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let segment = client.allocate("steps", ddss::Spec::new(8))?;
+/// let segment = client.segment("steps").allocate(8)?;
 /// let (first, second) = (segment.put(0, b"1")?, segment.put(0, b"2")?);
 /// assert_eq!(second.version.0, first.version.0 + 1);
 /// assert!(second.timestamp > first.timestamp);
@@ -72,7 +72,7 @@ impl<T> Deref for Versioned<T> {
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// # let segment = client.allocate("scores", ddss::Spec::new(64))?;
+/// # let segment = client.segment("scores").allocate(64)?;
 /// let seen: ddss::Value = segment.get(0..8)?;
 /// println!("{:?} are the bytes of {}", &seen[..], seen.version());
 /// assert_eq!(seen.value, [0; 8]);
@@ -85,7 +85,7 @@ pub type Value = Versioned<Vec<u8>>;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let tickets = client.allocate("tickets", ddss::Spec::new(8))?;
+/// let tickets = client.segment("tickets").allocate(8)?;
 /// tickets.fetch_add(0, 10)?;
 /// let changed = tickets.fetch_add(0, 1)?;
 /// assert_eq!((changed.before, changed.stamp.version.0), (10, 2));

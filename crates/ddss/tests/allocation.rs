@@ -20,7 +20,7 @@ fn calls_allocate_nothing() {
     for strategy in Strategy::ALL {
         let options = ConnectOptions::new().directory(&folder).strategy(strategy).timeout(Duration::from_secs(60));
         let client = Client::connect_with(options).unwrap();
-        let segment = client.allocate(&format!("words-{strategy}"), Spec::new(1 << 16)).unwrap();
+        let segment = client.segment(&format!("words-{strategy}")).allocate(Spec::new(1 << 16)).unwrap();
         let mut room = vec![1; 1 << 16];
         let (mut one, mut other) = ([0; 8], [0; 5000]);
         let mut one_of_each = || {
@@ -52,7 +52,7 @@ fn tasks_allocate_nothing() {
         let client = Client::connect_with(options).unwrap().aio().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let segment = client.allocate(&format!("tasks-{strategy}"), Spec::new(1 << 16)).await.unwrap();
+            let segment = client.segment(&format!("tasks-{strategy}")).allocate(Spec::new(1 << 16)).await.unwrap();
             let mut room = vec![1; 1 << 16];
             let (mut one, mut other) = ([0; 8], [0; 5000]);
             let mut one_of_each = async || {

@@ -42,17 +42,20 @@ fn allocate_names_spec_field_that_is_out_of_range() {
     ];
     for (index, (spec, words)) in cases.iter().enumerate() {
         let name = format!("refused-{index}");
-        let refused = client.allocate(&name, *spec);
+        let refused = client.segment(&name).allocate(*spec);
         assert_eq!(refused.as_ref().unwrap_err().kind(), ErrorKind::BadArgument, "{words:?}");
         names(refused, words);
-        names(block_on(tasks.allocate(&name, *spec)), words);
+        names(block_on(tasks.segment(&name).allocate(*spec)), words);
     }
-    let segment = client.allocate("mine", Spec::new(64)).unwrap();
+    let segment = client.segment("mine").allocate(Spec::new(64)).unwrap();
     let owner = segment.stat().unwrap().permissions;
-    names(client.allocate("yours", Spec::new(8).mode(Mode(0o7000)).owner(owner.uid, owner.gid)), &["mode is 7000"]);
+    names(
+        client.segment("yours").allocate(Spec::new(8).mode(Mode(0o7000)).owner(owner.uid, owner.gid)),
+        &["mode is 7000"],
+    );
     let refused = Permissions { mode: Mode(0o1644), ..owner };
     names(segment.set_permissions(refused), &["mode is 1644", "0 to 777, octal"]);
-    let later = block_on(tasks.open("mine")).unwrap();
+    let later = block_on(tasks.segment("mine").open()).unwrap();
     names(block_on(later.set_permissions(refused)), &["mode is 1644", "0 to 777, octal"]);
     assert_eq!(segment.stat().unwrap().permissions.mode, Mode(0o600));
 }
@@ -64,8 +67,8 @@ fn timeout_and_lease_out_of_range_are_named() {
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
     let tasks = client.aio().unwrap();
-    let segment = client.allocate("mine", Spec::new(64)).unwrap();
-    let later = block_on(tasks.open("mine")).unwrap();
+    let segment = client.segment("mine").allocate(Spec::new(64)).unwrap();
+    let later = block_on(tasks.segment("mine").open()).unwrap();
     for timeout in [MINUTES + Duration::from_secs(1), Duration::MAX] {
         let words = ["timeout is", "at most 600s"];
         names(segment.with_timeout(timeout).put(0, b"bytes"), &words);
@@ -126,25 +129,25 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
     let (tasks, local) = (client.aio().unwrap(), ConnectOptions::new().directory(node.folder()).local_reads(false));
-    let segment = client.allocate("mine", Spec::new(64)).unwrap();
-    let later = block_on(tasks.open("mine")).unwrap();
+    let segment = client.segment("mine").allocate(Spec::new(64)).unwrap();
+    let later = block_on(tasks.segment("mine").open()).unwrap();
     let many = ["number of ranges is 17", "1 to 16", "several calls"];
     names(segment.get_many(&vec![0..1; 17]), &many);
     names(block_on(later.get_many(&vec![0..1; 17])), &many);
     names(segment.put_many(&[(0, &b"a"[..]); 17]), &many);
     names(segment.put_many(&[]), &["number of ranges is 0", "1 to 16"]);
-    names(client.allocate("two", Spec::new(8).copies(2)), &["need a cluster", "one copy"]);
+    names(client.segment("two").allocate(Spec::new(8).copies(2)), &["need a cluster", "one copy"]);
     // A refused conditional put names the version that is there, on the short and on the long way.
     let first = segment.put(0, b"first").unwrap().version;
     let second = segment.put(0, b"second").unwrap().version;
-    let elsewhere = Client::connect_with(local).unwrap().open("mine").unwrap();
+    let elsewhere = Client::connect_with(local).unwrap().segment("mine").open().unwrap();
     let held = segment.lock().unwrap();
     let refusals = [
         held.put_if(first, 0, b"late").unwrap_err(),
         held.put_with(&[(0, b"late"), (8, b"late")], PutOptions::new().if_version(first)).unwrap_err(),
     ];
     held.unlock().unwrap();
-    let large = client.allocate("large", Spec::new(2 << 20)).unwrap();
+    let large = client.segment("large").allocate(Spec::new(2 << 20)).unwrap();
     let of_large = large.put_if(Version(7), 0, &vec![1; 2 << 20]).unwrap_err();
     assert_eq!((of_large.kind(), of_large.version()), (ErrorKind::VersionMismatch, Some(Version(0))));
     for error in refusals.into_iter().chain([
@@ -162,7 +165,7 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     names(block_on(aio::Shared::<u64>::open(&tasks, "mine")), &words);
     names(Shared::<[u64; 2]>::open(&client, "value"), &["8 bytes", "16 bytes"]);
     assert_eq!(*Shared::<u64>::open(&client, "value").unwrap().get().unwrap(), 7);
-    client.allocate("rows", Spec::new(1).row_len(8)).unwrap();
+    client.segment("rows").allocate(Spec::new(1).row_len(8)).unwrap();
     names(Shared::<u64>::open(&client, "rows"), &["1 rows of 8 bytes"]);
-    names(client.open("rows").unwrap().wait_newer_than(Version(0)), &["a table", "Table::wait_newer_than"]);
+    names(client.segment("rows").open().unwrap().wait_newer_than(Version(0)), &["a table", "Table::wait_newer_than"]);
 }

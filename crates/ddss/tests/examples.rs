@@ -40,7 +40,7 @@ fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>>
     // A macro indents what it defines.
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let begins = |line: &str| {
-        let kinds = ["pub struct ", "pub enum ", "pub type "];
+        let kinds = ["pub struct ", "pub enum ", "pub type ", "pub trait "];
         let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind));
         rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };

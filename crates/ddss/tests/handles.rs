@@ -31,7 +31,7 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap().aio().unwrap();
     let executor = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let segment = executor().block_on(may_move(client.allocate("moved", Spec::new(64)))).unwrap();
+    let segment = executor().block_on(may_move(client.segment("moved").allocate(Spec::new(64)))).unwrap();
     let threads: Vec<_> = (0..8u8)
         .map(|task| {
             let (segment, client) = (segment.clone(), client.clone());

@@ -42,12 +42,12 @@ macro_rules! script {
             let mut all = Vec::new();
             let results = &mut all;
             let spec = Spec::new(100_000);
-            let segment = $get!(client.allocate("table", spec)).unwrap();
+            let segment = $get!(client.segment("table").allocate(spec)).unwrap();
             show(results, $get!(client.ping()));
-            show(results, $get!(client.allocate("table", spec)));
-            show(results, $get!(client.allocate("", spec)));
-            show(results, $get!(client.allocate("mode", spec.mode(Mode(0o7777)))));
-            show(results, $get!(client.open("nothing")));
+            show(results, $get!(client.segment("table").allocate(spec)));
+            show(results, $get!(client.segment("").allocate(spec)));
+            show(results, $get!(client.segment("mode").allocate(spec.mode(Mode(0o7777)))));
+            show(results, $get!(client.segment("nothing").open()));
             for bytes in [0, 1, 8, 32, 33, 4096, 100_000] {
                 let value = vec![bytes as u8; bytes];
                 let put = $get!(segment.put(0, &value)).unwrap();

@@ -28,7 +28,7 @@ fn vocabulary_returns_from_json_as_it_was() {
     returns_from_json(Spec::new(100).row_len(64));
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder())).unwrap();
-    client.allocate("listed", Spec::new(8)).unwrap();
+    client.segment("listed").allocate(Spec::new(8)).unwrap();
     let listings: Vec<SegmentInfo> = client.list("").unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(listings.len(), 1);
     assert!(returns_from_json(listings[0].clone()).contains(r#""name":"listed""#));

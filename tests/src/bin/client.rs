@@ -69,19 +69,19 @@ fn obey(
     match *words {
         ["ping"] => client.ping().map(|()| "there".to_owned()).map_err(Into::into),
         ["allocate", name, bytes] => {
-            let made = segment.insert(client.allocate(name, Spec::new(bytes.parse()?))?);
+            let made = segment.insert(client.segment(name).allocate(Spec::new(bytes.parse()?))?);
             Ok(format!("{} bytes", made.len()))
         }
         ["allocate-as", model, name, bytes] => {
             let spec = Spec::new(bytes.parse()?).model(model_of(model)?);
-            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).len()))
+            Ok(format!("{} bytes", segment.insert(client.segment(name).allocate(spec)?).len()))
         }
         ["allocate-mirrored", name, bytes] => {
             let spec = Spec::new(bytes.parse()?).copies(2);
-            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).len()))
+            Ok(format!("{} bytes", segment.insert(client.segment(name).allocate(spec)?).len()))
         }
         ["open", name] => {
-            let found = segment.insert(client.open(name)?);
+            let found = segment.insert(client.segment(name).open()?);
             Ok(format!("{} bytes at {}", found.len(), found.id().home()))
         }
         ["put", offset, length, seed] => {

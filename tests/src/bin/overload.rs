@@ -109,7 +109,7 @@ fn connect(daemon: &Daemon, timeout: Duration) -> Result<Client, ddss::Error> {
 fn open(client: &Client, name: &str) -> Result<Segment, ddss::Error> {
     let begin = Instant::now();
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
             ended => return ended,
         }
@@ -205,7 +205,7 @@ fn run(seconds: u64, times: usize, json: bool) -> Result<bool, Box<dyn Error>> {
     for node in 1..=2 {
         let spec = Spec::new((BATCH * BYTES) as u64).placement(Placement::Node(NodeId(node)));
         let begin = Instant::now();
-        while let Err(error) = owner.allocate(&format!("load/{node}"), spec) {
+        while let Err(error) = owner.segment(&format!("load/{node}")).allocate(spec) {
             if begin.elapsed() > PATIENCE {
                 return Err(error.into());
             }
@@ -213,7 +213,7 @@ fn run(seconds: u64, times: usize, json: bool) -> Result<bool, Box<dyn Error>> {
         }
     }
     let lease = LockOptions::new().lease(Duration::from_secs(600));
-    let _held = owner.allocate("locked", Spec::new(8))?.lock_with(lease)?;
+    let _held = owner.segment("locked").allocate(Spec::new(8))?.lock_with(lease)?;
     let (full, idle) = storm(&daemons, CLIENTS, Duration::from_secs(seconds.div_ceil(10)))?;
     let clients = CLIENTS * times;
     let (ends, peak) = storm(&daemons, clients, Duration::from_secs(seconds))?;

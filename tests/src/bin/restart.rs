@@ -62,7 +62,7 @@ fn mark(index: u64) -> [u8; 8] {
 fn fill(client: &Client, wish: &Wish) -> Result<(), Box<dyn Error>> {
     let mut piece = vec![0; PIECE];
     for index in 0..wish.segments {
-        let segment = client.allocate(&name(index), Spec::new(wish.bytes()))?;
+        let segment = client.segment(&name(index)).allocate(Spec::new(wish.bytes()))?;
         piece.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = mark(index));
         for offset in (0..wish.bytes()).step_by(PIECE) {
             let length = (wish.bytes() - offset).min(PIECE as u64) as usize;
@@ -76,7 +76,7 @@ fn fill(client: &Client, wish: &Wish) -> Result<(), Box<dyn Error>> {
 fn lost(client: &Client, wish: &Wish) -> Result<u64, Box<dyn Error>> {
     let mut lost = 0;
     for index in 0..wish.segments {
-        let segment = client.open(&name(index))?;
+        let segment = client.segment(&name(index)).open()?;
         let (first, last) = (segment.get(0..8)?, segment.get(wish.bytes() - 8..)?);
         lost += u64::from(first[..] != mark(index) || last[..] != mark(index));
     }
@@ -109,7 +109,7 @@ fn run(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     let others = Strategy::ALL.map(|strategy| Client::connect_with(options_of(strategy)));
     let mut handles = Vec::new();
     for (index, other) in others.into_iter().enumerate() {
-        handles.push(other?.open(&name(index as u64 % wish.segments))?);
+        handles.push(other?.segment(&name(index as u64 % wish.segments)).open()?);
     }
     let begin = Instant::now();
     daemon.kill()?;

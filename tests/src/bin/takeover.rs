@@ -56,9 +56,9 @@ fn round(home: usize) -> Result<Duration, Box<dyn Error>> {
     let mut daemons = cluster()?;
     let connect =
         |daemon: &Daemon| Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE));
-    connect(&daemons[home])?.allocate(NAME, Spec::new(64).copies(2))?;
+    connect(&daemons[home])?.segment(NAME).allocate(Spec::new(64).copies(2))?;
     until("in sync", || Ok(json_of(&daemons[2], &["stat", NAME])?["replica"]["state"] == "in sync"))?;
-    let segment = connect(&daemons[2])?.open(NAME)?;
+    let segment = connect(&daemons[2])?.segment(NAME).open()?;
     let (begin, mut longest, mut killed, mut number) = (Instant::now(), Duration::ZERO, None, 0_u64);
     while killed.is_none_or(|killed: Instant| killed.elapsed() < CALM) {
         if killed.is_none() && begin.elapsed() > CALM {

@@ -131,7 +131,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Local reads bypass the daemon and are in no counter.
     let client =
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false).timeout(CALL_MAX))?;
-    let made = (0..wish.segments).map(|number| client.allocate(&format!("watched/{number}"), Spec::new(BYTES)));
+    let made = (0..wish.segments).map(|number| client.segment(&format!("watched/{number}")).allocate(Spec::new(BYTES)));
     let segments: Vec<Segment> = made.collect::<Result<_, _>>()?;
     let mut top = Command::new(binary("ddss")?);
     top.args(["top", "--segments", &wish.segments.to_string(), "--dir"]).arg(daemon.folder());

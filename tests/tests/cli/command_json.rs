@@ -154,7 +154,7 @@ fn locks(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     let lock = |name: &str| {
         let options = if name == "b" { LockOptions::new().shared() } else { LockOptions::new() };
-        client.open(name).unwrap().lock_with(options).unwrap()
+        client.segment(name).open().unwrap().lock_with(options).unwrap()
     };
     let held = ["a", "b", "b"].map(lock);
     of(&["ls"]);

@@ -188,7 +188,7 @@ fn bench_command_starts_its_own_two_nodes() {
 fn lock_is_broken_only_after_confirmation() {
     let [a, b] = Daemon::pair().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(a.folder())).unwrap();
-    let door = client.allocate("door", ddss::Spec::new(8)).unwrap();
+    let door = client.segment("door").allocate(ddss::Spec::new(8)).unwrap();
     let held = door.lock_with(LockOptions::new().lease(std::time::Duration::from_secs(300))).unwrap();
     while run_ddss(b.folder(), &["stat", "door"], "").unwrap().code != 0 {
         std::thread::yield_now();

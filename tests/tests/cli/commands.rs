@@ -119,7 +119,7 @@ fn map_commands_read_and_write_entries() {
     assert_eq!(done(&["get", "stock", "4711", "--key-as", "u64"]), "0a00000003000000\n");
     done(&["put", "stock", "5", "1 2", "--key-as", "u64", "--as", "u32"]);
     assert_eq!(stock.get(&5).unwrap(), Some([1, 2]));
-    client.allocate("plain", Spec::new(64)).unwrap();
+    client.segment("plain").allocate(Spec::new(64)).unwrap();
     let (code, _, why) = map(&["ls", "plain"]);
     assert!(code == 2 && why.contains("is a plain segment"), "{code}: {why}");
     // The watcher prints the present value, and the next one when it comes.

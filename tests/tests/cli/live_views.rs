@@ -25,7 +25,7 @@ fn out(daemon: &Daemon, words: &[&str]) -> String {
 fn trace_shows_each_step_of_local_and_remote_calls() {
     let [a, b] = Daemon::pair().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(a.folder())).unwrap();
-    client.allocate("followed", Spec::new(4096)).unwrap();
+    client.segment("followed").allocate(Spec::new(4096)).unwrap();
     let here = out(&a, &["trace", "followed"]);
     for part in ["a get of followed: get, 8 bytes", "ddssd of node 1", "--- submit ", "|<------", "total "] {
         assert!(here.contains(part), "{part}: {here}");
@@ -36,9 +36,9 @@ fn trace_shows_each_step_of_local_and_remote_calls() {
     let away = out(&b, &["trace", "followed", "--bytes", "4096"]);
     assert!(away.contains("ddssd of node 2") && away.contains("node 1") && away.contains(" complete "), "{away}");
     assert!(away.lines().all(|line| line.chars().count() <= 80), "{away}");
-    let before = client.open("followed").unwrap().stat().unwrap().stamp.version.0;
+    let before = client.segment("followed").open().unwrap().stat().unwrap().stamp.version.0;
     out(&b, &["trace", "followed", "--call", "put"]);
-    assert!(client.open("followed").unwrap().stat().unwrap().stamp.version.0 > before);
+    assert!(client.segment("followed").open().unwrap().stat().unwrap().stamp.version.0 > before);
 }
 
 // If this failed, an operator would have no data on a dead daemon, or take old data for current data.
@@ -46,7 +46,7 @@ fn trace_shows_each_step_of_local_and_remote_calls() {
 fn status_of_dead_daemon_is_shown_as_not_live() {
     let mut daemon = Daemon::start(1).unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false)).unwrap();
-    let segment = client.allocate("busy", Spec::new(64)).unwrap();
+    let segment = client.segment("busy").allocate(Spec::new(64)).unwrap();
     for _ in 0..500 {
         segment.put(0, &[1; 64]).unwrap();
         segment.get(..).unwrap();
@@ -94,7 +94,7 @@ fn watch_and_lock_on_idle_segment_let_the_daemon_sleep() {
     let mut watch = Process::start(command, daemon.folder(), "watch").unwrap();
     watch.wait_until(Duration::from_secs(20), |process| process.stdout().contains("v0 ")).unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
-    let held = client.open("held").unwrap();
+    let held = client.segment("held").open().unwrap();
     let _held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600))).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     let (before, began) = ([daemon.pid(), watch.pid()].map(sleeps), Instant::now());
@@ -157,7 +157,7 @@ fn top_fits_its_terminal_and_restores_it() {
     }
     let daemon = Daemon::start(1).unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false)).unwrap();
-    let busy = client.allocate(&format!("a name that is long {}", "x".repeat(90)), Spec::new(64)).unwrap();
+    let busy = client.segment(&format!("a name that is long {}", "x".repeat(90))).allocate(Spec::new(64)).unwrap();
     let ddss = binary("ddss").unwrap();
     let top = format!(
         "{} top --interval-ms 100 --dir {}; echo ended=$?; exec cat",
@@ -203,7 +203,7 @@ fn top_of_a_thousand_segments_uses_little_cpu() {
     let daemon = Daemon::start(1).unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false)).unwrap();
     for index in 0..1_000 {
-        client.allocate(&format!("segment/{index:04}"), Spec::new(64)).unwrap().put(0, &[1]).unwrap();
+        client.segment(&format!("segment/{index:04}")).allocate(Spec::new(64)).unwrap().put(0, &[1]).unwrap();
     }
     let ddss = binary("ddss").unwrap();
     let command = format!("exec {} top --segments 1000 --dir {}", ddss.display(), daemon.folder().display());

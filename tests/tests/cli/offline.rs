@@ -40,15 +40,15 @@ fn wait_for_status(folder: &Path, mut is_so: impl FnMut(&Status) -> bool) -> Sta
 fn every_call_is_counted_once_for_its_client() {
     let daemon = Daemon::start(7).unwrap();
     let (one, two) = (client(&daemon), client(&daemon));
-    let made = one.allocate("counted", Spec::new(10_000)).unwrap();
+    let made = one.segment("counted").allocate(Spec::new(10_000)).unwrap();
     for _ in 0..100 {
         made.put(0, &pattern(1, 1000)).unwrap();
     }
-    let seen = two.open("counted").unwrap();
+    let seen = two.segment("counted").open().unwrap();
     for _ in 0..300 {
         assert_eq!(seen.get(0..500).unwrap().len(), 500);
     }
-    assert_eq!(two.open("nothing").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(two.segment("nothing").open().unwrap_err().kind(), ErrorKind::NotFound);
     let status = wait_for_status(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
     assert_eq!((status.daemon.node.0, status.daemon.state), (7, DaemonState::Serving));
     assert_eq!((status.daemon.pid, Liveness::of(&status)), (daemon.pid(), Liveness::Serving));
@@ -85,7 +85,7 @@ fn daemon_in_pid_namespace_serves_clients_outside_it() {
     }
     let daemon = DaemonOptions::new(1).unwrap().command_prefix(words.map(str::to_owned).to_vec()).start().unwrap();
     let caller = client(&daemon);
-    let made = caller.allocate("inside", Spec::new(64)).unwrap();
+    let made = caller.segment("inside").allocate(Spec::new(64)).unwrap();
     made.put(0, b"seen").unwrap();
     assert_eq!(&made.get(0..4).unwrap()[..], b"seen");
     let status = wait_for_status(daemon.folder(), |status| !status.clients.is_empty());
@@ -102,7 +102,7 @@ fn first_calls_of_a_client_are_traced() {
         let caller = Client::connect_with(options).unwrap();
         let name = format!("followed-{strategy}");
         let spec = Spec::new(4096).placement(ddss::Placement::Node(ddss::NodeId(1)));
-        let made = caller.allocate(&name, spec).unwrap();
+        let made = caller.segment(&name).allocate(spec).unwrap();
         let told = made.get(0..4096).unwrap();
         assert_eq!(told.len(), 4096);
         caller.ping().unwrap();
@@ -145,7 +145,7 @@ fn first_calls_of_a_client_are_traced() {
 fn status_page_remains_after_stop_and_kill() {
     let mut daemon = Daemon::start(1).unwrap();
     let caller = client(&daemon);
-    let made = caller.allocate("before", Spec::new(64)).unwrap();
+    let made = caller.segment("before").allocate(Spec::new(64)).unwrap();
     (0..50).for_each(|_| assert!(made.put(0, b"x").is_ok()));
     let first = wait_for_status(daemon.folder(), |status| status.operation(Kind::Put).done == 50);
     daemon.pause().unwrap();

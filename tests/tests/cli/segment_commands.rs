@@ -72,7 +72,7 @@ fn segment_list_is_complete_and_has_stable_field_names() {
     assert_eq!(out(&a, &["locks"]).lines().count(), 1);
     assert!(run(&a, &["locks"]).2.ends_with("no lock is held or waited for\n"));
     let client = Client::connect_with(ConnectOptions::new().directory(a.folder())).unwrap();
-    let held = client.open("other").unwrap().lock().unwrap();
+    let held = client.segment("other").open().unwrap().lock().unwrap();
     let locks = out(&b, &["locks"]);
     let row = locks.lines().nth(1).unwrap().split_whitespace();
     assert_eq!(row.take(3).collect::<Vec<_>>(), ["other", "1", "held"], "{locks}");

@@ -106,7 +106,7 @@ fn output_fits_the_terminal_and_escapes_deceptive_names() {
         .iter()
         .map(|name| {
             let spec = Spec::new(4096).history(2).mode(Mode(0o640));
-            let segment = retry(|| client.allocate(name, spec));
+            let segment = retry(|| client.segment(name).allocate(spec));
             segment.put(0, b"hello").unwrap();
             segment.lock_with(LockOptions::new().shared()).unwrap()
         })
@@ -170,7 +170,7 @@ fn get_writes_text_to_terminal_and_bytes_to_pipe() {
     let daemon = Daemon::start(1).unwrap();
     let folder = daemon.folder();
     let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
-    let segment = client.allocate("value", Spec::new(16)).unwrap();
+    let segment = client.segment("value").allocate(Spec::new(16)).unwrap();
     segment.put(0, b"hello").unwrap();
     let seen = run_ddss_in_terminal(folder, 80, &["get", "value", "--length", "5"], "").unwrap();
     assert_eq!(seen.out, "hello\n", "the next prompt begins a line");
@@ -213,9 +213,9 @@ fn irreversible_commands_ask_for_confirmation() {
     let folder = daemon.folder();
     let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
     for name in ["one", "other"] {
-        client.allocate(name, Spec::new(8)).unwrap();
+        client.segment(name).allocate(Spec::new(8)).unwrap();
     }
-    let held = client.open("one").unwrap().lock().unwrap();
+    let held = client.segment("one").open().unwrap().lock().unwrap();
     for (words, question) in
         [(&["release", "o*"][..], "Release these 2? [y/N]"), (&["locks", "o*", "--break"], "Break this lock?")]
     {

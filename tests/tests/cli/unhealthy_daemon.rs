@@ -82,7 +82,8 @@ fn node() -> Daemon {
     let daemon = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     Client::connect_with(ConnectOptions::new().directory(daemon.folder()))
         .unwrap()
-        .allocate("x", Spec::new(64))
+        .segment("x")
+        .allocate(Spec::new(64))
         .unwrap();
     daemon
 }
@@ -120,11 +121,11 @@ fn commands_end_in_time_when_daemon_is_stopped_or_dead() {
 fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
     let (mut nodes, scratch) = (Daemon::pair().unwrap(), scratch());
     let home = Client::connect_with(ConnectOptions::new().directory(nodes[0].folder())).unwrap();
-    let segment = home.allocate("x", Spec::new(64)).unwrap();
+    let segment = home.segment("x").allocate(Spec::new(64)).unwrap();
     let before = segment.put(0, b"before").unwrap().version;
     // The other node reaches it when the two have met.
     let asker = Client::connect_with(ConnectOptions::new().directory(nodes[asked].folder())).unwrap();
-    retry(|| asker.open("x"));
+    retry(|| asker.segment("x").open());
     let held = segment.lock().unwrap();
     let mut command = Command::new(binary("ddss").unwrap());
     command.args(["put", "x", "after"]).env("DDSS_DIR", nodes[asked].folder());
@@ -187,7 +188,7 @@ fn other_user_gets_permission_denied() {
     let daemon = options.argument("--status-mode").argument("644").start().unwrap();
     fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711)).unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
-    client.allocate("x", Spec::new(64)).unwrap().put(0, b"secret").unwrap();
+    client.segment("x").allocate(Spec::new(64)).unwrap().put(0, b"secret").unwrap();
     let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
     // For locks the other user gets the answer for an absent segment: no holder.
     for words in ASKING.iter().filter(|words| words.contains(" x") && !words.starts_with("locks")) {
@@ -195,7 +196,7 @@ fn other_user_gets_permission_denied() {
         assert!(said.code == 1 && !said.out.contains("secret"), "{words}: {said:?}");
     }
     assert!(!stranger("ls").out.contains('x') && !stranger("top --once --interval-ms 100").out.contains(" x "));
-    assert_eq!(client.open("x").unwrap().get(0..6).unwrap()[..], *b"secret");
+    assert_eq!(client.segment("x").open().unwrap().get(0..6).unwrap()[..], *b"secret");
 }
 
 // If this failed, root would create a key for a service that the service cannot read.
@@ -229,7 +230,8 @@ fn segments_of_dead_daemon_are_found_in_any_directory() {
     let mut daemon = options.start().unwrap();
     Client::connect_with(ConnectOptions::new().directory(daemon.folder()))
         .unwrap()
-        .allocate("x", Spec::new(64))
+        .segment("x")
+        .allocate(Spec::new(64))
         .unwrap();
     daemon.kill().unwrap();
     let said = ended(&program, daemon.folder(), &scratch, "ls --json", None);

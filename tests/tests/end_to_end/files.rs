@@ -41,13 +41,13 @@ fn ddss(daemon: &Daemon, words: &[&str], code: i32) -> String {
 fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     let mut daemon = Daemon::start(1).unwrap();
     let before = client(&daemon, true);
-    before.allocate("memory", Spec::new(64)).unwrap();
+    before.segment("memory").allocate(Spec::new(64)).unwrap();
     // Local reads are off: a mapping outlives the file that a test deletes, but no reboot.
-    let memory = client(&daemon, false).open("memory").unwrap();
+    let memory = client(&daemon, false).segment("memory").open().unwrap();
     let files: Vec<_> = [in_file(8), in_file(BYTES), in_file(5000).mode(Mode(0o644)).history(3)]
         .into_iter()
         .enumerate()
-        .map(|(index, spec)| before.allocate(&format!("file/{index}"), spec).unwrap())
+        .map(|(index, spec)| before.segment(&format!("file/{index}")).allocate(spec).unwrap())
         .collect();
     memory.put(0, &pattern(1, 64)).unwrap();
     for round in 1..4u64 {
@@ -64,15 +64,15 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
             for (index, (segment, stamp)) in files.iter().zip(&stamps).enumerate() {
                 // Through the old handle and through a new one.
                 assert!(is(segment, round), "{index}");
-                let again = after.open(&format!("file/{index}")).unwrap();
+                let again = after.segment(&format!("file/{index}")).open().unwrap();
                 assert!(is(&again, round) && again.id() == segment.id());
                 assert_eq!(again.get(..).unwrap().version(), stamp.version);
             }
-            assert_eq!(after.open("memory").unwrap_err().kind(), ErrorKind::NotFound);
+            assert_eq!(after.segment("memory").open().unwrap_err().kind(), ErrorKind::NotFound);
         }
         assert_eq!(memory.get(..).unwrap_err().kind(), ErrorKind::NotFound);
         // New segments in memory do not interfere.
-        let fresh = client(&daemon, true).allocate(&format!("fresh/{round}"), Spec::new(BYTES as u64)).unwrap();
+        let fresh = client(&daemon, true).segment(&format!("fresh/{round}")).allocate(Spec::new(BYTES as u64)).unwrap();
         fresh.put(0, &pattern(9, BYTES)).unwrap();
         assert!(files.iter().all(|segment| is(segment, round)));
     }
@@ -86,26 +86,26 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     daemon.restart().unwrap();
     // A released segment is gone for good.
     let last = client(&daemon, true);
-    last.open("file/0").unwrap().release().unwrap();
+    last.segment("file/0").open().unwrap().release().unwrap();
     daemon.kill().unwrap();
     lose_memory(&daemon);
     daemon.restart().unwrap();
     let after = client(&daemon, true);
-    assert_eq!(after.open("file/0").unwrap_err().kind(), ErrorKind::NotFound);
-    assert!(is(&after.open("file/1").unwrap(), 3));
+    assert_eq!(after.segment("file/0").open().unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(is(&after.segment("file/1").open().unwrap(), 3));
 }
 
 // If this failed, an unfinished put would be there in part after a reboot.
 #[test]
 fn file_put_is_atomic_when_daemon_is_killed_and_memory_is_lost() {
     let mut daemon = Daemon::start(1).unwrap();
-    let segment = client(&daemon, true).allocate("file", in_file(BYTES)).unwrap();
+    let segment = client(&daemon, true).segment("file").allocate(in_file(BYTES)).unwrap();
     let (mut last, mut kills_under_way) = (0, 0);
     for round in 0..8 {
         let writer =
             Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
                 .unwrap();
-        let file = writer.open("file").unwrap();
+        let file = writer.segment("file").open().unwrap();
         let began = last;
         let put = std::thread::spawn(move || {
             let mut last = began;
@@ -140,8 +140,8 @@ fn file_segment_supports_remote_access_and_permission_changes() {
     let (here, there) = (client(&home, true), client(&other, true));
     for (index, model) in [Model::Strict, Model::Null, Model::Delta(2)].into_iter().enumerate() {
         let name = format!("file/{index}");
-        let made = retry(|| here.allocate(&name, in_file(BYTES).model(model)));
-        let seen = retry(|| there.open(&name));
+        let made = retry(|| here.segment(&name).allocate(in_file(BYTES).model(model)));
+        let seen = retry(|| there.segment(&name).open());
         for round in 1..4 {
             made.put(0, &pattern(round, BYTES)).unwrap();
             assert!(is(&seen, round), "{model:?}");
@@ -154,10 +154,10 @@ fn file_segment_supports_remote_access_and_permission_changes() {
     }
     // An allocation from another node, and one with a copy, which is not supported.
     let far = in_file(64).placement(ddss::Placement::Node(here.node()));
-    let asked = there.allocate("asked", far).unwrap();
+    let asked = there.segment("asked").allocate(far).unwrap();
     asked.put(0, &[3; 64]).unwrap();
-    assert_eq!(here.open("asked").unwrap().get(..).unwrap()[..], [3; 64]);
-    let replicated = here.allocate("mirrored", in_file(64).copies(2)).unwrap_err();
+    assert_eq!(here.segment("asked").open().unwrap().get(..).unwrap()[..], [3; 64]);
+    let replicated = here.segment("mirrored").allocate(in_file(64).copies(2)).unwrap_err();
     assert_eq!(replicated.kind(), ErrorKind::BadArgument, "{replicated}");
     other.process().end().unwrap();
 }
@@ -169,18 +169,18 @@ fn full_disk_is_reported_and_loses_no_data() {
     // The configured limit is a bound as well.
     let options = DaemonOptions::new(1).unwrap().argument("--file-bytes").argument("1048576");
     let bounded = options.start().unwrap();
-    let error = client(&bounded, true).allocate("large", in_file(2 << 20)).unwrap_err();
+    let error = client(&bounded, true).segment("large").allocate(in_file(2 << 20)).unwrap_err();
     assert!(error.kind() == ErrorKind::NoSpace && error.to_string().contains("--file-bytes"), "{error}");
     let Some(mounts) = PrivateMounts::new(test, &[("disk", "size=8m")]) else { return };
     let options = DaemonOptions::new(1).unwrap().command_prefix(mounts.command_prefix());
     let mut daemon = options.argument("--state-dir").argument(mounts.mount_path("disk")).start().unwrap();
     let before = client(&daemon, true);
-    let kept = before.allocate("kept", in_file(BYTES)).unwrap();
+    let kept = before.segment("kept").allocate(in_file(BYTES)).unwrap();
     kept.put(0, &pattern(1, BYTES)).unwrap();
     // One segment is allocated in one step, and one in slices.
     let mut count = 0;
     let error = loop {
-        match before.allocate(&format!("fill/{count}"), in_file(200_000)) {
+        match before.segment(&format!("fill/{count}")).allocate(in_file(200_000)) {
             Ok(segment) => segment.put(0, &pattern(count, 200_000)).map(drop).unwrap(),
             Err(error) => break error,
         }
@@ -189,15 +189,17 @@ fn full_disk_is_reported_and_loses_no_data() {
     };
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     assert!(error.to_string().contains("check its disk"), "{error}");
-    let error = before.allocate("large", in_file(64 << 20)).unwrap_err();
+    let error = before.segment("large").allocate(in_file(64 << 20)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
     // Reserved space stays reserved; memory is unaffected.
     kept.put(0, &pattern(2, BYTES)).unwrap();
-    before.allocate("memory", Spec::new(1 << 20)).unwrap();
+    before.segment("memory").allocate(Spec::new(1 << 20)).unwrap();
     daemon.kill().unwrap();
     daemon.restart().unwrap();
-    assert!(is(&kept, 2) && (0..count).all(|index| is(&before.open(&format!("fill/{index}")).unwrap(), index)));
+    assert!(
+        is(&kept, 2) && (0..count).all(|index| is(&before.segment(&format!("fill/{index}")).open().unwrap(), index))
+    );
 }
 
 /// Returns the files with segments in a directory.
@@ -223,7 +225,7 @@ fn truncated_segment_file_is_refused_by_name() {
     let began = Instant::now();
     let mut daemon = Daemon::start(1).unwrap();
     let client = client(&daemon, false);
-    let [first, second] = ["first", "second"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
+    let [first, second] = ["first", "second"].map(|name| client.segment(name).allocate(in_file(BYTES)).unwrap());
     for segment in [&first, &second] {
         segment.put(0, &pattern(1, BYTES)).unwrap();
     }
@@ -257,7 +259,7 @@ fn truncated_segment_file_is_refused_by_name() {
     std::fs::copy(&saved, &area).unwrap();
     daemon.restart().unwrap();
     assert!(asked.join().unwrap(), "the put never was");
-    assert!(is(&first, 1) && is(&client.open("second").unwrap(), 1));
+    assert!(is(&first, 1) && is(&client.segment("second").open().unwrap(), 1));
     // A truncated register is refused as well.
     daemon.process().end().unwrap();
     let register = folder.join("register");
@@ -283,7 +285,7 @@ fn disk_failure_is_reported_and_next_start_recovers() {
     let options = DaemonOptions::new(1).unwrap().command_prefix(mounts.command_prefix());
     let mut daemon = options.argument("--state-dir").argument(mounts.mount_path("disk")).start().unwrap();
     let client = client(&daemon, false);
-    let [hurt, well] = ["hurt", "well"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
+    let [hurt, well] = ["hurt", "well"].map(|name| client.segment(name).allocate(in_file(BYTES)).unwrap());
     well.put(0, &pattern(1, BYTES)).unwrap();
     let seen =
         PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), mounts.mount_path("disk").join("segments").display()));
@@ -302,7 +304,7 @@ fn disk_failure_is_reported_and_next_start_recovers() {
     assert!(put.join().unwrap());
     assert!(is(&well, 1));
     assert_eq!(
-        client.open("hurt").unwrap().get(..).unwrap()[..],
+        client.segment("hurt").open().unwrap().get(..).unwrap()[..],
         vec![0; BYTES],
         "the put that was under way never was"
     );

@@ -26,9 +26,9 @@ fn client_with(daemon: &Daemon, local_reads: bool) -> Client {
 fn local_read_works_while_daemon_is_stopped() {
     let mut daemon = Daemon::start(1).unwrap();
     let (writer, reader, far) = (client(&daemon), client(&daemon), client_with(&daemon, false));
-    let made = writer.allocate("here", Spec::new(100_000)).unwrap();
+    let made = writer.segment("here").allocate(Spec::new(100_000)).unwrap();
     let stamp = made.put(0, &pattern(1, 100_000)).unwrap();
-    let (near, far) = (reader.open("here").unwrap(), far.open("here").unwrap());
+    let (near, far) = (reader.segment("here").open().unwrap(), far.segment("here").open().unwrap());
     daemon.pause().unwrap();
     let value = near.get(..).unwrap();
     assert_eq!((&value[..], value.stamp), (&pattern(1, 100_000)[..], stamp));
@@ -38,7 +38,7 @@ fn local_read_works_while_daemon_is_stopped() {
     daemon.kill().unwrap();
     assert_eq!(&near.get(7..9).unwrap()[..], &pattern(1, 100_000)[7..9]);
     daemon.restart().unwrap();
-    let again = client(&daemon).open("here").unwrap();
+    let again = client(&daemon).segment("here").open().unwrap();
     let stamp = again.put(0, &pattern(2, 100_000)).unwrap();
     assert_eq!(near.get(..).unwrap().stamp, stamp, "the next daemon goes on in the same memory");
     again.release().unwrap();
@@ -51,7 +51,7 @@ fn local_reads_are_whole_and_monotonic() {
     let daemon = Daemon::start(1).unwrap();
     let writer = client(&daemon);
     let models = [Model::Strict, Model::Write, Model::Version, Model::Delta(3), Model::Temporal(1000)];
-    let make = |(index, model)| writer.allocate(&format!("m{index}"), Spec::new(3000).model(model)).unwrap();
+    let make = |(index, model)| writer.segment(&format!("m{index}")).allocate(Spec::new(3000).model(model)).unwrap();
     let made: Vec<_> = models.into_iter().enumerate().map(make).collect();
     for segment in &made {
         let version = segment.get(0..1).unwrap().version();
@@ -61,7 +61,7 @@ fn local_reads_are_whole_and_monotonic() {
     std::thread::scope(|scope| {
         let _ends = SetOnDrop(&end);
         for index in 0..made.len() {
-            let segment = client(&daemon).open(&format!("m{index}")).unwrap();
+            let segment = client(&daemon).segment(&format!("m{index}")).open().unwrap();
             let end = &end;
             scope.spawn(move || {
                 let (mut last, mut turns) = (ddss::Version(0), 0);
@@ -87,8 +87,8 @@ fn local_reads_are_whole_and_monotonic() {
 #[test]
 fn strict_local_read_waits_for_exclusive_lock_holder() {
     let daemon = Daemon::start(1).unwrap();
-    let made = client(&daemon).allocate("s", Spec::new(8)).unwrap();
-    let other = client(&daemon).open("s").unwrap();
+    let made = client(&daemon).segment("s").allocate(Spec::new(8)).unwrap();
+    let other = client(&daemon).segment("s").open().unwrap();
     let held = made.lock().unwrap();
     held.put(0, &7u64.to_le_bytes()).unwrap();
     assert_eq!(other.with_timeout(SOON).get(..).unwrap_err().kind(), ErrorKind::TimedOut);
@@ -109,8 +109,8 @@ fn client_cannot_map_unreadable_segments() {
     std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o711)).unwrap();
     let owner = client(&daemon);
     let spec = |mode| Spec::new(64).mode(Mode(mode));
-    owner.allocate("mine", spec(0o600)).unwrap().put(0, b"mine").unwrap();
-    owner.allocate("open", spec(0o644)).unwrap().put(0, b"open").unwrap();
+    owner.segment("mine").allocate(spec(0o600)).unwrap().put(0, b"mine").unwrap();
+    owner.segment("open").allocate(spec(0o644)).unwrap().put(0, b"open").unwrap();
     // The other user's program, at a path where that user can run it.
     let program = std::env::temp_dir().join(format!("ddss-stranger-{}", std::process::id()));
     copy_program(env!("CARGO_BIN_EXE_map_probe").as_ref(), &program).unwrap();
@@ -127,12 +127,12 @@ fn client_cannot_map_unreadable_segments() {
 fn revoked_segment_is_removed_from_client_mappings() {
     let [mut daemon, far] = Daemon::pair().unwrap();
     let owner = client(&daemon);
-    let made = owner.allocate("open", Spec::new(5000).mode(Mode(0o644)).history(2)).unwrap();
+    let made = owner.segment("open").allocate(Spec::new(5000).mode(Mode(0o644)).history(2)).unwrap();
     made.put(0, &pattern(1, 5000)).unwrap();
     let seen = ddss_ipc::SharedMemory::map_area(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
     let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
     assert_ne!(words(&seen), 0, "permitted readers see the header of their area");
-    let other = client(&daemon).open("open").unwrap();
+    let other = client(&daemon).segment("open").open().unwrap();
     let remote = open_soon(&client(&far), "open");
     assert_eq!(remote.get(..).unwrap()[..], pattern(1, 5000)[..]);
     made.set_permissions(Permissions { mode: Mode(0o600), ..made.stat().unwrap().permissions }).unwrap();
@@ -145,14 +145,14 @@ fn revoked_segment_is_removed_from_client_mappings() {
     assert_eq!(other.get_with(.., GetOptions::new().at_version(ddss::Version(1))).unwrap()[..], pattern(1, 5000)[..]);
     daemon.kill().unwrap();
     daemon.restart().unwrap();
-    let again = client(&daemon).open("open").unwrap();
+    let again = client(&daemon).segment("open").open().unwrap();
     assert_eq!(again.get(..).unwrap()[..], pattern(2, 5000)[..]);
     assert_eq!(again.stat().unwrap().permissions.mode, Mode(0o600));
 }
 
 fn open_soon(client: &Client, name: &str) -> ddss::Segment {
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Ok(segment) => return segment,
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }

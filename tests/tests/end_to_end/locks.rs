@@ -115,7 +115,7 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
     const LEASE_MS: u64 = 4000;
     let [a, b] = Daemon::pair().unwrap();
     let own = Client::connect_with(ConnectOptions::new().directory(a.folder()).timeout(3 * PATIENCE)).unwrap();
-    let segment = own.allocate("led", ddss::Spec::new(64)).unwrap();
+    let segment = own.segment("led").allocate(ddss::Spec::new(64)).unwrap();
     let mut last = 0;
     for daemon in [&a, &b] {
         let mut leader = client(daemon);

@@ -22,7 +22,7 @@ fn client(daemon: &Daemon) -> Client {
 fn open(client: &Client, name: &str) -> Segment {
     let end = Instant::now() + PATIENCE;
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Ok(segment) => return segment,
             Err(error) if Instant::now() > end => panic!("{name} cannot be opened: {error}"),
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -49,7 +49,7 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
 #[test]
 fn history_versions_are_readable_from_every_node() {
     let [a, b] = Daemon::pair().unwrap();
-    let here = client(&a).allocate("kept", Spec::new(5000).history(3)).unwrap();
+    let here = client(&a).segment("kept").allocate(Spec::new(5000).history(3)).unwrap();
     let there = open(&client(&b), "kept");
     for turn in 1..=6u8 {
         here.put(0, &[turn; 5000]).unwrap();
@@ -64,19 +64,19 @@ fn history_versions_are_readable_from_every_node() {
         let part = segment.get_with(4990..5000, GetOptions::new().at_version(Version(4))).unwrap();
         assert_eq!(&part[..], &[4; 10][..]);
     }
-    let bare = client(&a).allocate("bare", Spec::new(8)).unwrap();
+    let bare = client(&a).segment("bare").allocate(Spec::new(8)).unwrap();
     bare.put(0, &[1; 8]).unwrap();
     let far = open(&client(&b), "bare");
     assert_eq!(&far.get_with(.., GetOptions::new().at_version(Version(1))).unwrap()[..], &[1; 8]);
     assert_eq!(failure(far.get_with(.., GetOptions::new().at_version(Version(0)))), ErrorKind::VersionGone);
-    assert_eq!(failure(client(&a).allocate("much", Spec::new(2 << 20).history(3))), ErrorKind::BadArgument);
+    assert_eq!(failure(client(&a).segment("much").allocate(Spec::new(2 << 20).history(3))), ErrorKind::BadArgument);
 }
 
 // If this failed, a Temporal segment would cost a round trip for each get, or return a value older than its bound.
 #[test]
 fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("prices", Spec::new(1000).model(Model::Temporal(60_000_000))).unwrap();
+    let made = client(&a).segment("prices").allocate(Spec::new(1000).model(Model::Temporal(60_000_000))).unwrap();
     made.put(0, &[1; 1000]).unwrap();
     let (reader, second) = (open(&client(&b), "prices"), open(&client(&b), "prices"));
     assert_eq!(&reader.get(..).unwrap()[..], &[1; 1000]);
@@ -96,10 +96,10 @@ fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
 #[test]
 fn wait_for_newer_version_bypasses_the_read_cache() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("followed", Spec::new(1000).model(Model::Temporal(60_000_000))).unwrap();
+    let made = client(&a).segment("followed").allocate(Spec::new(1000).model(Model::Temporal(60_000_000))).unwrap();
     let on_b = client(&b);
     let follower = open(&on_b, "followed");
-    let task = block_on(on_b.aio().unwrap().open("followed")).unwrap();
+    let task = block_on(on_b.aio().unwrap().segment("followed").open()).unwrap();
     made.put(0, &[1; 1000]).unwrap();
     let first = follower.get(..).unwrap().version();
     made.put(0, &[2; 1000]).unwrap();
@@ -115,7 +115,7 @@ fn wait_for_newer_version_bypasses_the_read_cache() {
 #[test]
 fn vectored_get_returns_one_version_or_fails() {
     let [a, b] = Daemon::pair().unwrap();
-    let here = client(&a).allocate("table", Spec::new(100_000)).unwrap();
+    let here = client(&a).segment("table").allocate(Spec::new(100_000)).unwrap();
     let there = open(&client(&b), "table");
     for (turn, segment) in [&here, &there].into_iter().enumerate() {
         let mark = turn as u8 + 1;
@@ -145,7 +145,7 @@ fn vectored_get_returns_one_version_or_fails() {
 #[test]
 fn lock_holder_puts_through_its_guard_and_other_puts_fail_at_once() {
     let [a, b] = Daemon::pair().unwrap();
-    let here = client(&a).allocate("account", Spec::new(64)).unwrap();
+    let here = client(&a).segment("account").allocate(Spec::new(64)).unwrap();
     let there = open(&client(&b), "account");
     for (mine, other) in [(&here, &there), (&there, &here)] {
         let before = mine.get(..).unwrap().version().0;
@@ -173,7 +173,7 @@ fn lock_holder_puts_through_its_guard_and_other_puts_fail_at_once() {
 fn lock_holder_names_a_version_when_the_model_requires_it() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
-    let here = on_a.allocate("ledger", Spec::new(64).model(Model::Version)).unwrap();
+    let here = on_a.segment("ledger").allocate(Spec::new(64).model(Model::Version)).unwrap();
     let there = open(&on_b, "ledger");
     for (mine, other) in [(&here, &there), (&there, &here)] {
         let held = mine.lock().unwrap();
@@ -199,7 +199,7 @@ fn lock_holder_names_a_version_when_the_model_requires_it() {
         assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), ErrorKind::LockLost);
     }
     for client in [on_a, on_b] {
-        let task = block_on(client.aio().unwrap().open("ledger")).unwrap();
+        let task = block_on(client.aio().unwrap().segment("ledger").open()).unwrap();
         let held = block_on(task.lock()).unwrap();
         assert_eq!(failure(block_on(held.put(0, &[6; 8]))), ErrorKind::VersionMismatch);
         let first = block_on(held.put_if(held.version(), 0, &[6; 8])).unwrap();
@@ -217,14 +217,14 @@ fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
     let soon = Duration::from_millis(150);
-    let loose = on_a.allocate("loose", Spec::new(64).model(Model::Null)).unwrap();
-    let strict = on_a.allocate("strict", Spec::new(64)).unwrap();
+    let loose = on_a.segment("loose").allocate(Spec::new(64).model(Model::Null)).unwrap();
+    let strict = on_a.segment("strict").allocate(Spec::new(64)).unwrap();
     let held = [&loose, &strict].map(|segment| segment.lock().unwrap());
     let (mut unsure_of_loose, mut unsure_of_strict) = (0, 0);
     // Another client of the same node, and one of another node.
     for other in [client(&a), on_b] {
         let (loose, strict) = (open(&other, "loose"), open(&other, "strict").with_timeout(soon));
-        let task = block_on(other.aio().unwrap().open("loose")).unwrap();
+        let task = block_on(other.aio().unwrap().segment("loose").open()).unwrap();
         let before = loose.get(..).unwrap().version().0;
         for model in [Model::Strict, Model::Write] {
             let asking = loose.with_model(model).with_timeout(soon);
@@ -263,10 +263,10 @@ fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
 #[test]
 fn handle_calls_use_the_handle_timeout() {
     let [a, b] = Daemon::pair().unwrap();
-    let here = client(&a).allocate("slow", Spec::new(64)).unwrap();
+    let here = client(&a).segment("slow").allocate(Spec::new(64)).unwrap();
     let on_b = client(&b);
     let held = open(&on_b, "slow").lock().unwrap();
-    let task = block_on(client(&a).aio().unwrap().open("slow")).unwrap();
+    let task = block_on(client(&a).aio().unwrap().segment("slow").open()).unwrap();
     let soon = Duration::from_millis(100);
     let (hasty, hasty_task) = (here.with_timeout(soon), task.with_timeout(soon).with_model(Model::Strict));
     let options = LockOptions::new().timeout(soon);
@@ -313,9 +313,9 @@ fn handle_calls_use_the_handle_timeout() {
 fn retried_calls_share_one_deadline() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
-    let mine = on_a.allocate("contended", Spec::new(64)).unwrap();
+    let mine = on_a.segment("contended").allocate(Spec::new(64)).unwrap();
     let other = open(&on_b, "contended");
-    let task = block_on(on_a.aio().unwrap().open("contended")).unwrap();
+    let task = block_on(on_a.aio().unwrap().segment("contended").open()).unwrap();
     let soon = Duration::from_millis(300);
     // A competing put always comes between read and write.
     let begin = Instant::now();
@@ -354,7 +354,7 @@ fn call_keeps_its_deadline_when_daemon_dies() {
     let mut daemon = Daemon::start(1).unwrap();
     let time = Duration::from_secs(6);
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(time)).unwrap();
-    let segment = client.allocate("watched", Spec::new(64)).unwrap();
+    let segment = client.segment("watched").allocate(Spec::new(64)).unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| timed(|| segment.wait_newer_than(Version(0))));
         std::thread::sleep(time * 3 / 4);
@@ -372,7 +372,7 @@ fn large_segment_is_read_whole_under_constant_puts() {
     let [a, b] = Daemon::pair().unwrap();
     for (index, model) in [Model::Strict, Model::Write, Model::Delta(2), Model::Read].into_iter().enumerate() {
         let name = format!("large-{index}");
-        let made = client(&a).allocate(&name, Spec::new(BYTES as u64).model(model)).unwrap();
+        let made = client(&a).segment(&name).allocate(Spec::new(BYTES as u64).model(model)).unwrap();
         let reader = open(&client(&b), &name);
         let end = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -403,14 +403,14 @@ fn large_segment_is_read_whole_under_constant_puts() {
 fn segments_are_listed_described_and_placed() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
-    on_a.allocate("meet", Spec::new(8)).unwrap();
+    on_a.segment("meet").allocate(Spec::new(8)).unwrap();
     open(&on_b, "meet");
     for index in 0..20 {
         let placement = if index % 2 == 0 { Placement::RoundRobin } else { Placement::Hash };
         let spec = Spec::new(100 + index).placement(placement).history(1).mode(Mode(0o640));
-        on_a.allocate(&format!("many/{index:02}"), spec).unwrap();
+        on_a.segment(&format!("many/{index:02}")).allocate(spec).unwrap();
     }
-    on_b.allocate("other", Spec::new(8)).unwrap();
+    on_b.segment("other").allocate(Spec::new(8)).unwrap();
     for client in [&on_a, &on_b] {
         let found: Vec<_> = client.list("many/").unwrap().map(Result::unwrap).collect();
         let mut names: Vec<String> = found.iter().map(|listing| listing.name.to_string()).collect();
@@ -438,7 +438,7 @@ fn segments_are_listed_described_and_placed() {
 #[test]
 fn read_cache_expires_while_daemon_is_stopped() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("watched", Spec::new(8).model(Model::Temporal(20_000))).unwrap();
+    let made = client(&a).segment("watched").allocate(Spec::new(8).model(Model::Temporal(20_000))).unwrap();
     made.put(0, &[0; 8]).unwrap();
     let options = ConnectOptions::new().directory(b.folder()).timeout(PATIENCE).strategy(Strategy::Rcq);
     let reader = open(&Client::connect_with(options).unwrap(), "watched");

@@ -30,18 +30,18 @@ fn watch_follows_names_of_a_node_that_is_killed_and_returns() {
     let [mut first, second] = [first.start().unwrap(), second.start().unwrap()];
     let spec = |node| Spec::new(64).placement(Placement::Node(NodeId(node)));
     let near = client(&second);
-    let a = retry(|| near.allocate("job/a", spec(1)));
+    let a = retry(|| near.segment("job/a").allocate(spec(1)));
     let mut names = near.watch_names("job/").unwrap();
     assert_eq!(next(&mut names), "+job/a on 1");
     // Allocated by the other node itself, and by this one.
-    client(&first).allocate("job/b", spec(1)).unwrap();
+    client(&first).segment("job/b").allocate(spec(1)).unwrap();
     assert_eq!(next(&mut names), "+job/b on 1");
-    near.allocate("job/c", spec(2)).unwrap();
+    near.segment("job/c").allocate(spec(2)).unwrap();
     assert_eq!(next(&mut names), "+job/c on 2");
     first.kill().unwrap();
     assert!(!matches!(names.next_within(Duration::from_millis(500)), Ok(Some(_))), "its names stay while it is away");
     first.restart().unwrap();
-    retry(|| client(&first).allocate("job/d", spec(1)));
+    retry(|| client(&first).segment("job/d").allocate(spec(1)));
     assert_eq!(next(&mut names), "+job/d on 1");
     retry(|| a.clone().release());
     assert_eq!(next(&mut names), "-job/a");
@@ -63,15 +63,15 @@ fn limit_of_segments_is_named_and_a_lower_one_keeps_what_exists() {
     );
     assert!(error.to_string().contains("--segments") && error.to_string().contains("40"), "{error}");
     let made: Vec<_> = made.into_iter().collect::<Result<_, _>>().unwrap();
-    assert_eq!(node.allocate("small/3", Spec::new(64)).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(node.segment("small/3").allocate(Spec::new(64)).unwrap_err().kind(), ErrorKind::AlreadyExists);
     made[39].put(0, b"kept").unwrap();
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     let node = client(&daemon);
     assert_eq!(node.list("small/").unwrap().count(), 40);
-    let last = node.open("small/39").unwrap();
+    let last = node.segment("small/39").open().unwrap();
     assert_eq!(&last.get(0..4).unwrap()[..], b"kept");
-    assert_eq!(node.allocate("more", Spec::new(64)).unwrap_err().limit().unwrap().limit, Limit::Segments);
+    assert_eq!(node.segment("more").allocate(Spec::new(64)).unwrap_err().limit().unwrap().limit, Limit::Segments);
     last.release().unwrap();
-    node.allocate("more", Spec::new(64)).unwrap();
+    node.segment("more").allocate(Spec::new(64)).unwrap();
 }

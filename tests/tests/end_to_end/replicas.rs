@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Mode, Permissions, SharedMap, Spec, Table, aio};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Mode, Permissions, SharedMap, Spec, Table};
 use ddss_testkit::{
     Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, block_on, pattern, skipped,
 };
@@ -164,7 +164,7 @@ fn map_with_two_copies_survives_death_of_its_home() {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
     };
     let first = connect(&daemons[0]);
-    first.allocate("map", Map::spec(KEYS).copies(2)).unwrap();
+    first.segment("map").allocate(Map::spec(KEYS).copies(2)).unwrap();
     let here = Map::open(&first, "map").unwrap();
     // The replica is first copied while the rows change.
     for key in 0..KEYS {
@@ -217,7 +217,7 @@ fn map_with_two_copies_survives_death_of_its_home() {
 
 /// Version of a row of the table below the map.
 fn row_version(client: &Client, row: u64) -> u64 {
-    let table: Table = until_some("table", || Table::open(client, "map").map_err(|error| error.to_string()));
+    let table: Table = until_some("table", || client.table("map").open().map_err(|error| error.to_string()));
     until_some("row", || table.get(row).map_err(|error| error.to_string())).version().0
 }
 
@@ -243,11 +243,11 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
     };
     let first = connect(&daemons[0]);
-    Table::allocate(&first, "rows", Spec::new(10).row_len(64).copies(2)).unwrap();
+    first.table("rows").allocate(Spec::new(10).row_len(64).copies(2)).unwrap();
     assert_eq!(in_sync(&daemons[0], "rows").0, 1);
     let [mine, theirs] = [1, 2].map(|at| connect(&daemons[at]));
     let [mine, theirs] = [&mine, &theirs]
-        .map(|client| until_some("open", || Table::open(client, "rows").map_err(|error| error.to_string())));
+        .map(|client| until_some("open", || client.table("rows").open().map_err(|error| error.to_string())));
     let (old, free) = (mine.lock_row(3).unwrap(), mine.lock_row(4).unwrap());
     old.put(0, b"old").unwrap();
     free.unlock().unwrap();
@@ -274,9 +274,9 @@ fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
     let connect = |daemon: &Daemon| {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
     };
-    let here = Table::allocate(&connect(&home), "rows", Spec::new(10).row_len(64)).unwrap();
+    let here = connect(&home).table("rows").allocate(Spec::new(10).row_len(64)).unwrap();
     let there = connect(&other).aio().unwrap();
-    let far = until_some("open", || block_on(aio::Table::open(&there, "rows")).map_err(|error| error.to_string()));
+    let far = until_some("open", || block_on(there.table("rows").open()).map_err(|error| error.to_string()));
     // The lease outlasts the test.
     let long = LockOptions::new().lease(Duration::from_secs(600));
     let held = block_on(far.lock_row_with(3, long)).unwrap();
@@ -407,15 +407,15 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     let (here, there) = (of(&home), of(&other));
     let replicated = |bytes| Spec::new(bytes).copies(2).mode(Mode(0o666));
     // The replica takes 40064 bytes with the header, of the 65536 that root may have on node 2.
-    let fits = here.allocate("fits", replicated(40_000)).unwrap();
+    let fits = here.segment("fits").allocate(replicated(40_000)).unwrap();
     assert_eq!(in_sync(&home, "fits"), (1, 2));
-    let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
+    let error = there.segment("local").allocate(Spec::new(30_000)).unwrap_err();
     let reached = error.limit().unwrap();
     assert_eq!((reached.used, reached.value), (Some(40_064), Some(65_536)), "{error}");
     // One more replica does not fit: the segment exists without it.
     let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
     let before = refusals();
-    let large = here.allocate("large", replicated(30_000)).unwrap();
+    let large = here.segment("large").allocate(replicated(30_000)).unwrap();
     until("node 2 has refused it", || if refusals() == before { Err(refusals()) } else { Ok(()) });
     let stat = ddss(&home, &["stat", "large"]);
     let replica = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
@@ -428,7 +428,7 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     let mode = large.stat().unwrap().permissions.mode;
     large.set_permissions(Permissions { uid: 7, gid: 7, mode }).unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
-    let local = there.allocate("local", Spec::new(60_000)).unwrap();
+    let local = there.segment("local").allocate(Spec::new(60_000)).unwrap();
     local.release().unwrap();
     assert_eq!(large.get(..).unwrap()[..], [1; 30_000]);
 }
@@ -456,7 +456,7 @@ fn rolling_reboots_lose_no_replicated_segment() {
     let names: Vec<String> = (0..6).map(|number| format!("kept/{number}")).collect();
     for (number, name) in names.iter().enumerate() {
         let spec = Spec::new(BYTES as u64).copies(2);
-        let segment = patient(&daemons[number % 3]).allocate(name, spec).unwrap();
+        let segment = patient(&daemons[number % 3]).segment(name).allocate(spec).unwrap();
         segment.put(0, &pattern(number as u64, BYTES)).unwrap();
     }
     // A short reboot, which the others hardly notice, and a long one, in which the node is declared dead.
@@ -481,7 +481,7 @@ fn rolling_reboots_lose_no_replicated_segment() {
     for (number, name) in names.iter().enumerate() {
         let (home, replica) = in_sync(&daemons[0], name);
         assert_ne!(home, replica);
-        let value = patient(&daemons[number % 3]).open(name).unwrap().get(..).unwrap();
+        let value = patient(&daemons[number % 3]).segment(name).open().unwrap().get(..).unwrap();
         assert_eq!(value[..], pattern(number as u64, BYTES)[..], "{name}");
     }
 }
@@ -492,7 +492,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
     let mut daemons = three(&[]);
     for role in ["home", "replica"] {
         let name = format!("released/{role}");
-        let segment = patient(&daemons[0]).allocate(&name, Spec::new(4096).copies(2)).unwrap();
+        let segment = patient(&daemons[0]).segment(&name).allocate(Spec::new(4096).copies(2)).unwrap();
         segment.put(0, &pattern(1, 4096)).unwrap();
         let (home, replica) = in_sync(&daemons[0], &name);
         let down = if role == "home" { home } else { replica } as usize - 1;
@@ -501,7 +501,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         // If the cluster does not decide in time, the home frees the name later.
         let mut is_unknown = false;
         until("the segment is released", || {
-            let released = patient(&daemons[other]).open(&name).and_then(|segment| segment.release());
+            let released = patient(&daemons[other]).segment(&name).open().and_then(|segment| segment.release());
             let Err(error) = released else { return Ok(()) };
             if is_unknown && error.kind() == ErrorKind::NotFound {
                 return Ok(());
@@ -512,11 +512,11 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         daemons[down].restart().unwrap();
         until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
         // A new segment shows that the node takes part again.
-        let later = patient(&daemons[down]).allocate(&format!("later/{role}"), Spec::new(64).copies(2));
+        let later = patient(&daemons[down]).segment(&format!("later/{role}")).allocate(Spec::new(64).copies(2));
         later.unwrap();
         in_sync(&daemons[down], &format!("later/{role}"));
         for (node, daemon) in daemons.iter().enumerate() {
-            let opened = patient(daemon).open(&name).map(|found| found.stat());
+            let opened = patient(daemon).segment(&name).open().map(|found| found.stat());
             let is_gone = opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
             assert!(is_gone, "{role}, node {}: {opened:?}", node + 1);
         }
@@ -539,7 +539,7 @@ fn next_node_is_tried_when_first_refuses_the_replica() {
         // Names choose their nodes: some of these choose node 2 first.
         let names: Vec<String> = (0..8).map(|number| format!("large/{number}")).collect();
         for name in &names {
-            client.allocate(name, Spec::new(3 << 20).copies(2)).unwrap();
+            client.segment(name).allocate(Spec::new(3 << 20).copies(2)).unwrap();
         }
         for name in &names {
             assert_eq!(in_sync(&daemons[0], name), (1, 3), "{name} with {words:?}");

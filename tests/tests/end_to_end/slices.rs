@@ -27,7 +27,7 @@ fn calls_stay_fast_during_large_allocate_and_release() {
     };
     let (calls, end) = (AtomicU64::new(0), AtomicBool::new(false));
     let neighbour = connect();
-    let small = neighbour.allocate("small", Spec::new(64)).unwrap();
+    let small = neighbour.segment("small").allocate(Spec::new(64)).unwrap();
     std::thread::scope(|scope| {
         let _ends = SetOnDrop(&end);
         scope.spawn(|| {
@@ -45,11 +45,12 @@ fn calls_stay_fast_during_large_allocate_and_release() {
             made
         };
         let mut made = None;
-        let meanwhile = counted("allocate", &mut || made = Some(client.allocate("large", Spec::new(LARGE - 4096))));
+        let meanwhile =
+            counted("allocate", &mut || made = Some(client.segment("large").allocate(Spec::new(LARGE - 4096))));
         let released = made.unwrap().unwrap().release();
         // The memory is freed after the release, and the next allocation waits for it.
         let again = counted("release and allocate", &mut || {
-            while client.allocate("next", Spec::new(LARGE - 4096)).is_err() {}
+            while client.segment("next").allocate(Spec::new(LARGE - 4096)).is_err() {}
         });
         end.store(true, Ordering::Release);
         released.unwrap();
@@ -74,14 +75,14 @@ fn calls_stay_fast_during_large_permission_change() {
     };
     let bytes = LARGE / 2 - 8192;
     let owner = connect();
-    let large = owner.allocate("large", Spec::new(bytes)).unwrap();
+    let large = owner.segment("large").allocate(Spec::new(bytes)).unwrap();
     // Puts known bytes at both ends.
     large.put(0, &[7; 64]).unwrap();
     let last = large.put(bytes - 64, &[8; 64]).unwrap();
-    let small = owner.allocate("small", Spec::new(64)).unwrap();
+    let small = owner.segment("small").allocate(Spec::new(64)).unwrap();
     let (calls, reads, puts, end) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let counts = || [&calls, &reads, &puts].map(|count| count.load(Ordering::Acquire));
-    let [reader, writer] = [(); 2].map(|()| connect().open("large").unwrap());
+    let [reader, writer] = [(); 2].map(|()| connect().segment("large").open().unwrap());
     let work = |count: &AtomicU64, call: &dyn Fn()| {
         while !end.load(Ordering::Acquire) {
             call();
@@ -115,6 +116,6 @@ fn calls_stay_fast_during_large_permission_change() {
     assert_eq!(large.get(bytes - 64..bytes).unwrap()[..], [8; 64]);
     assert_eq!(large.get(0..8).unwrap().version().0, last.version.0 + made);
     let (one, two) = (large.lock().unwrap(), connect());
-    assert!(two.open("large").unwrap().lock_with(ddss::LockOptions::new().timeout(Duration::ZERO)).is_err());
+    assert!(two.segment("large").open().unwrap().lock_with(ddss::LockOptions::new().timeout(Duration::ZERO)).is_err());
     drop(one);
 }

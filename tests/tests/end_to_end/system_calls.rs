@@ -79,7 +79,7 @@ fn busy_progress_thread_makes_no_system_call() {
     let open = |strategy: Strategy| {
         let options =
             ConnectOptions::new().directory(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
-        Client::connect_with(options).unwrap().allocate(&format!("words-{strategy}"), Spec::new(64)).unwrap()
+        Client::connect_with(options).unwrap().segment(&format!("words-{strategy}")).allocate(Spec::new(64)).unwrap()
     };
     // With message queues each call is a system call, which the tracer must see.
     let by_queue = open(Strategy::Mq);

@@ -49,7 +49,7 @@ fn wait_for_status(folder: &Path, is_so: impl Fn(&Status) -> bool) -> Status {
 fn open_soon(client: &Client, name: &str) -> Segment {
     let end = Instant::now() + PATIENCE;
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Ok(segment) => return segment,
             Err(error) if Instant::now() > end => panic!("{error}"),
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -90,7 +90,7 @@ fn join_all<T>(mut futures: Waits<T>) -> Vec<T> {
 
 fn tasks(client: &Client, name: &str, bytes: u64) -> (aio::Client, aio::Segment) {
     let tasks = client.aio().unwrap();
-    let segment = block_on(tasks.allocate(name, Spec::new(bytes))).unwrap();
+    let segment = block_on(tasks.segment(name).allocate(Spec::new(bytes))).unwrap();
     (tasks, segment)
 }
 
@@ -124,8 +124,8 @@ fn unlock_succeeds_while_waits_fill_all_channels() {
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
     let (tasks, segment) = tasks(&mine, "locked", 64);
-    let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
-    let other = client(&daemon).open("locked").unwrap();
+    let watched = block_on(tasks.segment("watched").allocate(Spec::new(8))).unwrap();
+    let other = client(&daemon).segment("locked").open().unwrap();
     let at_once = LockOptions::new().timeout(Duration::ZERO);
     let held = [0, 1].map(|_| block_on(segment.lock_with(LockOptions::new().shared())).unwrap());
     let waits = watchers(&watched, MANY);
@@ -166,7 +166,7 @@ fn guards_release_locks_when_their_runtime_is_dropped() {
     for wait in &mut unseen {
         let _ = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     }
-    let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
+    let watched = block_on(tasks.segment("watched").allocate(Spec::new(8))).unwrap();
     let waits = watchers(&watched, MANY);
     wait_for_status(daemon.folder(), |status| status.gauge(Gauge::LockHolders) >= 2 * MANY as u64);
     drop((held, unseen, waits, segment, watched, tasks));
@@ -181,9 +181,9 @@ fn guards_release_locks_when_their_runtime_is_dropped() {
 fn waiting_threads_leave_channels_for_other_calls() {
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
-    let watched = mine.allocate("watched", Spec::new(8)).unwrap();
-    let locked = mine.allocate("locked", Spec::new(8)).unwrap();
-    let other = client(&daemon).open("locked").unwrap();
+    let watched = mine.segment("watched").allocate(Spec::new(8)).unwrap();
+    let locked = mine.segment("locked").allocate(Spec::new(8)).unwrap();
+    let other = client(&daemon).segment("locked").open().unwrap();
     let held = locked.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
     let version = watched.stat().unwrap().stamp.version;
     let begun = AtomicU32::new(0);
@@ -202,9 +202,9 @@ fn waiting_threads_leave_channels_for_other_calls() {
         locked.with_timeout(PATIENCE / 2).get(0..8).unwrap();
         // The remaining channels are taken by calls behind another client's lock; they do not block a holder.
         let theirs = client(&daemon);
-        let behind = theirs.allocate("behind", Spec::new(8)).unwrap();
+        let behind = theirs.segment("behind").allocate(Spec::new(8)).unwrap();
         let of_theirs = behind.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
-        let waits = mine.open("behind").unwrap();
+        let waits = mine.segment("behind").open().unwrap();
         for _ in 0..8 {
             let waits = waits.clone();
             scope.spawn(move || waits.fetch_add(0, 1).unwrap());
@@ -214,7 +214,7 @@ fn waiting_threads_leave_channels_for_other_calls() {
         held.unlock().unwrap();
         other.lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap().unlock().unwrap();
         of_theirs.unlock().unwrap();
-        client(&daemon).open("watched").unwrap().put(0, &[1; 8]).unwrap();
+        client(&daemon).segment("watched").open().unwrap().put(0, &[1; 8]).unwrap();
     });
 }
 
@@ -223,8 +223,9 @@ fn waiting_threads_leave_channels_for_other_calls() {
 fn channel_slots_are_granted_in_fifo_order() {
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client(&daemon), "locked", 64);
-    let counter = block_on(tasks.allocate("counter", Spec::new(8))).unwrap();
-    let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+    let counter = block_on(tasks.segment("counter").allocate(Spec::new(8))).unwrap();
+    let held =
+        client(&daemon).segment("locked").open().unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
     // All places are taken by calls behind another client's lock.
     let put = |segment: aio::Segment| async move { segment.put(0, &[1; 8]).await.unwrap().version.0 };
     let mut taken: Waits<u64> = (0..PLACES).map(|_| Box::pin(put(segment.clone())) as _).collect();
@@ -247,8 +248,9 @@ fn tasks_end_close_to_their_deadline() {
     const TIME: Duration = Duration::from_millis(1500);
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client_for(&daemon, TIME), "locked", 64);
-    let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
-    let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+    let watched = block_on(tasks.segment("watched").allocate(Spec::new(8))).unwrap();
+    let held =
+        client(&daemon).segment("locked").open().unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
     let version = block_on(watched.stat()).unwrap().stamp.version;
     let late = |began: Instant| began.elapsed().saturating_sub(TIME);
     let watch = |watched: aio::Segment| async move {
@@ -280,7 +282,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
     let mine = client(&daemon);
     let (tasks, watched) = tasks(&mine, "watched", 64);
     let watched = watched.with_timeout(TIME);
-    let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap().with_timeout(TIME);
+    let other = block_on(tasks.segment("other").allocate(Spec::new(64))).unwrap().with_timeout(TIME);
     let over = Arc::new(AtomicBool::new(false));
     let watch = |watched: aio::Segment, over: Arc<AtomicBool>| async move {
         let version = watched.stat().await.unwrap().stamp.version;
@@ -312,7 +314,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
 fn watching_tasks_leave_channels_for_other_calls() {
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client(&daemon), "watched", 64);
-    let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap();
+    let other = block_on(tasks.segment("other").allocate(Spec::new(64))).unwrap();
     let waits = watchers(&segment, 2 * MANY);
     let short = other.with_timeout(Duration::from_secs(5));
     for _ in 0..100 {
@@ -326,13 +328,13 @@ fn watching_tasks_leave_channels_for_other_calls() {
 #[test]
 fn dropped_waits_are_cancelled_at_daemon_and_home() {
     let [a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("far", Spec::new(64)).unwrap();
+    let made = client(&a).segment("far").allocate(Spec::new(64)).unwrap();
     let held = made.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
     for daemon in [&a, &b] {
         let mine = client(daemon);
         open_soon(&mine, "far");
         let tasks = mine.aio().unwrap();
-        let segment = block_on(tasks.open("far")).unwrap();
+        let segment = block_on(tasks.segment("far").open()).unwrap();
         let version = made.stat().unwrap().stamp.version;
         let under_way =
             |count| wait_for_status(b.folder(), |status| (status.gauge(Gauge::UnderWay) > 0) == (count > 0));
@@ -374,11 +376,11 @@ fn errors_of(mut next: impl FnMut() -> bool, time: Duration) -> u32 {
 #[test]
 fn watch_backs_off_while_home_is_down_and_resumes() {
     let [mut a, b] = Daemon::pair().unwrap();
-    let made = client(&a).allocate("far", Spec::new(64)).unwrap();
+    let made = client(&a).segment("far").allocate(Spec::new(64)).unwrap();
     made.put(0, &[1; 8]).unwrap();
     let far = open_soon(&client(&b), "far").with_timeout(Duration::from_millis(500));
     let tasks = client(&b).aio().unwrap();
-    let far_of_tasks = block_on(tasks.open("far")).unwrap().with_timeout(Duration::from_millis(500));
+    let far_of_tasks = block_on(tasks.segment("far").open()).unwrap().with_timeout(Duration::from_millis(500));
     let (mut versions, mut of_tasks) = (far.watch(), far_of_tasks.watch());
     // On a busy machine a call may end at its short deadline.
     let first = versions.by_ref().find_map(Result::ok).unwrap().version;
@@ -413,9 +415,9 @@ fn calls_wait_for_the_daemon_until_their_deadline() {
     let mine =
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
             .unwrap();
-    let segment = mine.allocate("kept", Spec::new(64)).unwrap();
+    let segment = mine.segment("kept").allocate(Spec::new(64)).unwrap();
     let (tasks, _) = tasks(&mine, "other", 8);
-    let of_tasks = block_on(tasks.open("kept")).unwrap();
+    let of_tasks = block_on(tasks.segment("kept").open()).unwrap();
     let over = AtomicBool::new(false);
     let calls = [const { AtomicU32::new(0) }; 3];
     std::thread::scope(|scope| {

@@ -27,7 +27,7 @@ fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
     let alone = [DaemonOptions::new(1).unwrap().start().unwrap()];
     for daemons in [&alone[..], &pair()[..]] {
         let (own, other) = (client(&daemons[0]), client(&daemons[daemons.len() - 1]));
-        retry(|| own.allocate("first", Spec::new(8)));
+        retry(|| own.segment("first").allocate(Spec::new(8)));
         let names: Vec<String> = (0..COUNT).map(|number| format!("many/{number}")).collect();
         for round in 0..6 {
             let mut victim = ScriptedClient::start(CLIENT, daemons[0].folder(), "auto").unwrap();
@@ -36,16 +36,16 @@ fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
             victim.kill().unwrap();
             // Pending claims must end first; then a name is listed or free.
             for name in &names {
-                let segment = retry(|| own.open_or_allocate(name, Spec::new(64)));
+                let segment = retry(|| own.segment(name).open_or_allocate(Spec::new(64)));
                 let put = segment.put(0, name.as_bytes()).unwrap();
-                let seen = other.open(name).unwrap().get(0..name.len() as u64).unwrap();
+                let seen = other.segment(name).open().unwrap().get(0..name.len() as u64).unwrap();
                 assert_eq!((&seen[..], seen.version()), (name.as_bytes(), put.version), "{name} is whole");
                 assert_eq!(put.version.0, 1, "{name} is new");
             }
             let listed: BTreeSet<String> =
                 other.list("many/").unwrap().map(|listing| listing.unwrap().name.to_string()).collect();
             assert_eq!(listed, names.iter().cloned().collect());
-            let all: Vec<_> = names.iter().map(|name| own.open(name).unwrap()).collect();
+            let all: Vec<_> = names.iter().map(|name| own.segment(name).open().unwrap()).collect();
             for released in own.release_many(all) {
                 released.unwrap();
             }

@@ -33,7 +33,7 @@ fn until_away(daemon: &Daemon) {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).retries(false))
             .unwrap();
     let begin = Instant::now();
-    while client.open("plain").is_ok() {
+    while client.segment("plain").open().is_ok() {
         assert!(begin.elapsed() < PATIENCE, "the home is not missed");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -71,17 +71,17 @@ struct Handles {
 
 impl Handles {
     fn allocate(client: Client, copies: u8) -> Self {
-        let plain = client.allocate("plain", Spec::new(64).copies(copies)).unwrap();
-        let table = Table::allocate(&client, "table", Spec::new(4).row_len(64).copies(copies)).unwrap();
-        Map::view(Table::allocate(&client, "map", Map::spec(100).copies(copies)).unwrap()).unwrap();
-        let locked = client.allocate("locked", Spec::new(64).copies(copies)).unwrap();
-        let large = client.allocate("large", Spec::new(LARGE as u64).copies(copies)).unwrap();
+        let plain = client.segment("plain").allocate(Spec::new(64).copies(copies)).unwrap();
+        let table = client.table("table").allocate(Spec::new(4).row_len(64).copies(copies)).unwrap();
+        Map::view(client.table("map").allocate(Map::spec(100).copies(copies)).unwrap()).unwrap();
+        let locked = client.segment("locked").allocate(Spec::new(64).copies(copies)).unwrap();
+        let large = client.segment("large").allocate(Spec::new(LARGE as u64).copies(copies)).unwrap();
         let map = Map::open(&client, "map").unwrap();
         Self { client, plain, table, map, locked, large }
     }
 
     fn open(client: Client) -> Self {
-        let open = |name: &str| retry(|| client.open(name));
+        let open = |name: &str| retry(|| client.segment(name).open());
         let (plain, table, locked) = (open("plain"), Table::new(open("table")).unwrap(), open("locked"));
         let large = open("large");
         let map = Map::open(&client, "map").unwrap();
@@ -99,7 +99,7 @@ impl Handles {
             ("a row", scope.spawn(|| self.table.wait_newer_than(1, Version(0)).map(drop))),
             ("a key", scope.spawn(|| self.map.wait_for_change(b"awaited!", None).map(drop))),
             ("a prefix", scope.spawn(|| self.map.watch_prefix(b"await").next_event().map(drop))),
-            ("a name", scope.spawn(|| self.client.wait_for("later").map(drop))),
+            ("a name", scope.spawn(|| self.client.segment("later").wait().map(drop))),
             ("a lock", scope.spawn(|| self.locked.lock()?.unlock())),
         ];
         let tasks = self.client.aio().unwrap();
@@ -123,7 +123,7 @@ impl Handles {
 
     /// Starts calls that have no effect, or whose effect is certain because they begin while the home is away.
     fn call<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Outcomes<'scope> {
-        let free = |scope: &'scope Scope<'scope, '_>| scope.spawn(|| self.client.open("plain").map(drop));
+        let free = |scope: &'scope Scope<'scope, '_>| scope.spawn(|| self.client.segment("plain").open().map(drop));
         let task = aio::Segment::from(&self.plain);
         let in_batch = self.client.aio().unwrap();
         vec![
@@ -169,7 +169,7 @@ impl Handles {
         self.plain.put(0, &[1; 8]).unwrap();
         self.table.put(1, 0, &[1; 8]).unwrap();
         self.map.insert(b"awaited!", &7).unwrap();
-        self.client.allocate("later", Spec::new(8)).unwrap();
+        self.client.segment("later").allocate(Spec::new(8)).unwrap();
     }
 }
 
@@ -262,7 +262,7 @@ fn calls_and_waits_of_other_nodes_outlive_a_takeover() {
     let there = [Handles::open(client(&daemons[1])), Handles::open(client(&daemons[2]))];
     let in_sync = |name: &str| {
         let begin = Instant::now();
-        while here.client.open(name).unwrap().stat().unwrap().replication != ReplicationInfo::InSync {
+        while here.client.segment(name).open().unwrap().stat().unwrap().replication != ReplicationInfo::InSync {
             assert!(begin.elapsed() < PATIENCE, "{name} gets no replica");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -295,10 +295,10 @@ fn calls_and_waits_of_other_nodes_outlive_a_takeover() {
 #[test]
 fn client_without_retries_learns_at_once_that_the_home_is_away() {
     let [mut home, other] = Daemon::pair().unwrap();
-    client(&home).allocate("plain", Spec::new(64)).unwrap();
+    client(&home).segment("plain").allocate(Spec::new(64)).unwrap();
     let client =
         Client::connect_with(ConnectOptions::new().directory(other.folder()).timeout(PATIENCE).retries(false)).unwrap();
-    let plain = retry(|| client.open("plain"));
+    let plain = retry(|| client.segment("plain").open());
     let tasks = aio::Segment::from(&plain);
     home.kill().unwrap();
     until_away(&other);

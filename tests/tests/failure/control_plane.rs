@@ -135,10 +135,10 @@ fn name_changes_at_a_follower_share_one_control_stream() {
     let control = Forwarder::start(control, control_port);
     let follower = DaemonOptions::new(2).unwrap().joins(advertised).start().unwrap();
     let client = client(&follower);
-    client.allocate("before", Spec::new(64)).unwrap();
+    client.segment("before").allocate(Spec::new(64)).unwrap();
     let before = control.connections();
     let segments: Vec<_> =
-        (0..NAMES).map(|index| client.allocate(&format!("name-{index}"), Spec::new(64)).unwrap()).collect();
+        (0..NAMES).map(|index| client.segment(&format!("name-{index}")).allocate(Spec::new(64)).unwrap()).collect();
     let made = control.connections() - before;
     segments.into_iter().for_each(|segment| segment.release().unwrap());
     let released = control.connections() - before - made;
@@ -159,14 +159,14 @@ fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     let mut daemons =
         cluster(3, |node, options| if usize::from(node) == victim { faulty(&order, options) } else { options });
     let (home, other) = (client(&daemons[victim - 1]), client(&daemons[victim % 3]));
-    let segment = home.allocate("mirrored", Spec::new(64).copies(2)).unwrap();
+    let segment = home.segment("mirrored").allocate(Spec::new(64).copies(2)).unwrap();
     assert_eq!(usize::from(segment.id().home().0), victim);
     until("in sync", || {
         let (_, stat) = ddss(&daemons[victim - 1], &["stat", "mirrored"]);
         if stat["replica"]["state"] == "in sync" { Ok(()) } else { Err(stat.to_string()) }
     });
     segment.put(0, b"acknowledged").unwrap();
-    let seen = until("open", || other.open("mirrored").map_err(|error| error.to_string()));
+    let seen = until("open", || other.segment("mirrored").open().map_err(|error| error.to_string()));
     std::fs::write(&order, "a progress thread hangs").unwrap();
     let rest: Vec<u64> = (1..=3).filter(|&node| node != victim as u64).collect();
     until_alive(&daemons[victim % 3], &rest);
@@ -177,7 +177,7 @@ fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     assert!(daemons[victim - 1].process().wait(Duration::ZERO).unwrap().is_none(), "the daemon lives all the same");
     std::fs::remove_file(&order).unwrap();
     until_alive(&daemons[victim % 3], &[1, 2, 3]);
-    let again = until("open at the old home", || home.open("mirrored").map_err(|error| error.to_string()));
+    let again = until("open at the old home", || home.segment("mirrored").open().map_err(|error| error.to_string()));
     let mut bytes = [0; 5];
     until("get at the old home", || again.get_into(0, &mut bytes).map_err(|error| error.to_string()));
     assert_eq!(&bytes, b"after", "the old home serves nothing old");
@@ -206,8 +206,8 @@ fn leader_without_majority_is_reported_by_itself_and_its_learners() {
         options.argument("--metrics-listen").argument(monitors[usize::from(node) - 1].to_string())
     });
     let (leader, learner) = (client(&daemons[0]), client(&daemons[3]));
-    let segment = leader.allocate("kept", Spec::new(64)).unwrap();
-    let far = learner.allocate("far", Spec::new(64)).unwrap();
+    let segment = leader.segment("kept").allocate(Spec::new(64)).unwrap();
+    let far = learner.segment("far").allocate(Spec::new(64)).unwrap();
     until("three vote", || {
         let (_, status) = ddss(&daemons[0], &["cluster", "status"]);
         let votes = |node: &Value| node["voter"] == true;
@@ -232,12 +232,12 @@ fn leader_without_majority_is_reported_by_itself_and_its_learners() {
     }
     until_alive(&daemons[0], &[1, 4]);
     for client in [&leader, &learner] {
-        let refused = client.allocate("in vain", Spec::new(64)).unwrap_err();
+        let refused = client.segment("in vain").allocate(Spec::new(64)).unwrap_err();
         assert!(refused.kind() == ErrorKind::NoMajority && !refused.is_indeterminate(), "{refused:?}");
         assert!(refused.to_string().contains("no majority"), "{refused}");
     }
     for (client, name) in [(&leader, "kept"), (&learner, "far")] {
-        let refused = client.open(name).unwrap().release().unwrap_err();
+        let refused = client.segment(name).open().unwrap().release().unwrap_err();
         assert!(refused.kind() == ErrorKind::NoMajority && !refused.is_indeterminate(), "{refused:?}");
     }
     // The call did nothing, and calls without need of a majority continue.
@@ -250,8 +250,10 @@ fn leader_without_majority_is_reported_by_itself_and_its_learners() {
             if code == 200 { Ok(()) } else { Err(said) }
         });
     }
-    until("allocate", || leader.allocate("in vain", Spec::new(64)).map_err(|error| error.to_string()));
-    until("release", || leader.open("far").and_then(ddss::Segment::release).map_err(|error| error.to_string()));
+    until("allocate", || leader.segment("in vain").allocate(Spec::new(64)).map_err(|error| error.to_string()));
+    until("release", || {
+        leader.segment("far").open().and_then(ddss::Segment::release).map_err(|error| error.to_string())
+    });
 }
 
 /// Returns the snapshot that a node has on its disk, if there is one.
@@ -274,7 +276,7 @@ fn node_killed_while_it_installs_a_snapshot_learns_all_names() {
     const ROUNDS: u64 = 12;
     let mut daemons = cluster(3, |_, options| options);
     let first = client(&daemons[0]);
-    first.allocate("before", Spec::new(8)).unwrap();
+    first.segment("before").allocate(Spec::new(8)).unwrap();
     daemons[2].kill().unwrap();
     let names: Vec<String> = (0..NAMES).map(|number| format!("names/{number}")).collect();
     let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(8))).collect();
@@ -298,7 +300,7 @@ fn node_killed_while_it_installs_a_snapshot_learns_all_names() {
     until_alive(&daemons[0], &[1, 2, 3]);
     let third = client(&daemons[2]);
     for name in names.iter().step_by(97) {
-        until(name, || third.open(name).map_err(|error| error.to_string()));
+        until(name, || third.segment(name).open().map_err(|error| error.to_string()));
     }
     let installed = last_of(snapshot_of(daemons[2].folder()));
     assert!(installed > before, "the third node got no snapshot: {installed} after {before}");

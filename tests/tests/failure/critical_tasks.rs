@@ -49,7 +49,7 @@ fn daemon_exits_when_progress_thread_dies_and_next_one_recovers() {
     let order = folder.join("order");
     let mut daemon = daemon(&order);
     let client = client(&daemon);
-    let segment = client.allocate("kept", Spec::new(64)).unwrap();
+    let segment = client.segment("kept").allocate(Spec::new(64)).unwrap();
     let put = segment.put(0, b"acknowledged").unwrap();
     std::fs::write(&order, "a progress thread panics").unwrap();
     ends_badly(&mut daemon, "a progress thread");
@@ -70,7 +70,7 @@ fn daemon_exits_when_acceptor_dies() {
     let order = folder.join("order");
     let mut daemon = daemon(&order);
     let first = client(&daemon);
-    let segment = first.allocate("kept", Spec::new(64)).unwrap();
+    let segment = first.segment("kept").allocate(Spec::new(64)).unwrap();
     std::fs::write(&order, "the acceptor panics").unwrap();
     let second =
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_millis(500)));

@@ -42,7 +42,7 @@ fn client(daemon: &Daemon) -> Client {
 fn fill(client: &Client, bytes: u64) -> (Vec<Segment>, ddss::Error) {
     let mut made = Vec::new();
     loop {
-        match client.allocate(&format!("fill/{}", made.len()), Spec::new(bytes)) {
+        match client.segment(&format!("fill/{}", made.len())).allocate(Spec::new(bytes)) {
             Ok(segment) => {
                 segment.put(0, &pattern(made.len() as u64, bytes as usize)).unwrap();
                 made.push(segment);
@@ -56,7 +56,7 @@ fn fill(client: &Client, bytes: u64) -> (Vec<Segment>, ddss::Error) {
 /// Expects that all segments are complete.
 fn check(client: &Client, count: usize, bytes: u64) {
     for index in 0..count {
-        let segment = client.open(&format!("fill/{index}")).unwrap();
+        let segment = client.segment(&format!("fill/{index}")).open().unwrap();
         assert!(segment.get(..).unwrap()[..] == pattern(index as u64, bytes as usize)[..], "fill/{index} is not whole");
     }
 }
@@ -86,7 +86,7 @@ fn full_shared_memory_is_an_error_and_loses_no_data() {
     assert!(made.len() >= 5 && error.kind() == ErrorKind::NoSpace, "{} made: {error}", made.len());
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
     // A large allocation takes the rest slice by slice, and returns all of it.
-    let large = before.allocate("large", Spec::new(20 * MIB)).unwrap_err();
+    let large = before.segment("large").allocate(Spec::new(20 * MIB)).unwrap_err();
     assert_eq!(large.kind(), ErrorKind::NoSpace, "{large}");
     // Existing segments stay readable and writable: they own their pages.
     for (index, segment) in made.iter().enumerate() {
@@ -98,12 +98,13 @@ fn full_shared_memory_is_an_error_and_loses_no_data() {
     daemon.restart().unwrap();
     let after = client(&daemon);
     check(&after, made.len(), bytes);
-    after.open("fill/0").unwrap().put(0, &pattern(0, bytes as usize)).unwrap();
+    after.segment("fill/0").open().unwrap().put(0, &pattern(0, bytes as usize)).unwrap();
     // Released memory can be allocated again.
     place.0.empty(&place.memory());
     made.pop().unwrap().release().unwrap();
     let again = format!("fill/{}", made.len());
-    let made_again = std::iter::repeat_with(|| after.allocate(&again, Spec::new(bytes))).take(100).find(Result::is_ok);
+    let made_again =
+        std::iter::repeat_with(|| after.segment(&again).allocate(Spec::new(bytes))).take(100).find(Result::is_ok);
     made_again.unwrap().unwrap().put(0, &pattern(made.len() as u64, bytes as usize)).unwrap();
     check(&after, made.len() + 1, bytes);
 }
@@ -120,7 +121,7 @@ fn memory_limit_is_an_error_and_loses_no_data() {
     daemon.restart().unwrap();
     let after = client(&daemon);
     check(&after, made.len(), 300_000);
-    assert_eq!(after.allocate("one-more", Spec::new(300_000)).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(after.segment("one-more").allocate(Spec::new(300_000)).unwrap_err().kind(), ErrorKind::NoSpace);
 }
 
 // If this failed, a full disk would stop calls that need no disk, or leave a log that no daemon can read.
@@ -132,7 +133,7 @@ fn full_raft_log_stops_only_new_names() {
     let options = place.options().clustered();
     let mut daemon = options.argument("--key-file").argument(keep_key(&place)).pool_bytes(16 * MIB).start().unwrap();
     let before = client(&daemon);
-    let kept = retry(|| before.allocate("kept", Spec::new(64)));
+    let kept = retry(|| before.segment("kept").allocate(Spec::new(64)));
     kept.put(0, &pattern(1, 64)).unwrap();
     place.0.fill(&place.state(), None);
     // Eventually a record does not fit; acknowledged names stay.
@@ -141,7 +142,7 @@ fn full_raft_log_stops_only_new_names() {
     let mut names = Vec::new();
     let refused = loop {
         let name = format!("name/{}", names.len());
-        match hasty.allocate(&name, Spec::new(8)) {
+        match hasty.segment(&name).allocate(Spec::new(8)) {
             Ok(_) => names.push(name),
             Err(error) => break error,
         }
@@ -155,22 +156,22 @@ fn full_raft_log_stops_only_new_names() {
     // Each attempt reports the same cause.
     assert!(refused.to_string().contains("log cannot be written"), "{refused}");
     assert_eq!(refused.kind(), ErrorKind::System);
-    let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();
+    let again = hasty.segment("one-more").allocate(Spec::new(8)).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::System, "{again}");
     // With free space the daemon continues by itself.
     place.0.empty(&place.state());
     names.push("after".to_owned());
-    retry(|| before.allocate("after", Spec::new(8)));
+    retry(|| before.segment("after").allocate(Spec::new(8)));
     // The next daemon finds all data.
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     let after = client(&daemon);
-    assert_eq!(retry(|| after.open("kept")).get(..).unwrap()[..], pattern(2, 64)[..]);
+    assert_eq!(retry(|| after.segment("kept").open()).get(..).unwrap()[..], pattern(2, 64)[..]);
     for name in &names {
-        retry(|| after.open(name));
+        retry(|| after.segment(name).open());
     }
-    retry(|| after.allocate("new", Spec::new(8)));
-    assert_eq!(after.allocate("kept", Spec::new(8)).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    retry(|| after.segment("new").allocate(Spec::new(8)));
+    assert_eq!(after.segment("kept").allocate(Spec::new(8)).unwrap_err().kind(), ErrorKind::AlreadyExists);
 }
 
 /// Creates a key outside of the small file systems.
@@ -209,7 +210,7 @@ fn unwritable_directories_are_reported_at_start() {
 fn second_daemon_on_the_same_directory_exits_with_a_message() {
     let options = DaemonOptions::new(1).unwrap().clustered();
     let daemon = options.argument("--core").argument("none").start().unwrap();
-    let segment = client(&daemon).allocate("first", Spec::new(64)).unwrap();
+    let segment = client(&daemon).segment("first").allocate(Spec::new(64)).unwrap();
     segment.put(0, &pattern(1, 64)).unwrap();
     let other = TempNode::new().unwrap();
     let (folder, theirs) = (daemon.folder().to_owned(), other.join("own"));
@@ -236,7 +237,7 @@ fn second_daemon_on_the_same_directory_exits_with_a_message() {
         let options = DaemonOptions::new(1).unwrap().argument("--core").argument("none");
         let alone = options.argument("--state-dir").argument(&state).start().unwrap();
         let in_file = Spec::new(64).storage(Storage::File);
-        let segment = client(&alone).allocate("kept", in_file).unwrap();
+        let segment = client(&alone).segment("kept").allocate(in_file).unwrap();
         segment.put(0, &pattern(3, 64)).unwrap();
         for words in [&["--discard"][..], &[]] {
             let folders: &[(&str, &Path)] = &[("--dir", &theirs), ("--state-dir", &state)];
@@ -246,7 +247,7 @@ fn second_daemon_on_the_same_directory_exits_with_a_message() {
         let reads_anew =
             Client::connect_with(ConnectOptions::new().directory(alone.folder()).timeout(PATIENCE).local_reads(false))
                 .unwrap();
-        assert_eq!(reads_anew.open("kept").unwrap().get(..).unwrap()[..], pattern(3, 64)[..]);
+        assert_eq!(reads_anew.segment("kept").open().unwrap().get(..).unwrap()[..], pattern(3, 64)[..]);
         assert!(state.join("segments/register").exists(), "its register is gone");
     }
 }
@@ -257,14 +258,14 @@ fn segment_is_whole_when_daemon_dies_during_move() {
     const BYTES: usize = 1 << 20;
     let mut daemon =
         DaemonOptions::new(1).unwrap().pool_bytes(8 * MIB).argument("--core").argument("none").start().unwrap();
-    let first = client(&daemon).allocate("moved", Spec::new(BYTES as u64).mode(Mode(0o600))).unwrap();
+    let first = client(&daemon).segment("moved").allocate(Spec::new(BYTES as u64).mode(Mode(0o600))).unwrap();
     first.put(0, &pattern(0, BYTES)).unwrap();
     let (mut last, mut moves) = (0, 0);
     for round in 0..15u64 {
         let owner =
             Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
                 .unwrap();
-        let segment = owner.open("moved").unwrap();
+        let segment = owner.segment("moved").open().unwrap();
         let (stop, moved, put) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(last));
         std::thread::scope(|scope| {
             let _ends = SetOnDrop(&stop);
@@ -298,7 +299,7 @@ fn segment_is_whole_when_daemon_dies_during_move() {
         (last, moves) = (put.into_inner(), moves + moved.into_inner());
         daemon.restart().unwrap();
         let after = client(&daemon);
-        let segment = after.open("moved").unwrap();
+        let segment = after.segment("moved").open().unwrap();
         let value = segment.get(..).unwrap();
         // The put in flight may have taken effect.
         let found = [last, last + 1].into_iter().find(|&seed| value[..] == pattern(seed, BYTES)[..]);
@@ -306,9 +307,9 @@ fn segment_is_whole_when_daemon_dies_during_move() {
         let mode = segment.stat().unwrap().permissions.mode;
         assert!(mode == Mode(0o600) || mode == Mode(0o644), "{mode}");
         // The old place is free: the rest of the memory can be allocated.
-        let rest = after.allocate("rest", Spec::new(4 * MIB)).unwrap();
+        let rest = after.segment("rest").allocate(Spec::new(4 * MIB)).unwrap();
         rest.release().unwrap();
-        let failed = std::iter::repeat_with(|| after.open("rest")).take(100).all(|opened| opened.is_ok());
+        let failed = std::iter::repeat_with(|| after.segment("rest").open()).take(100).all(|opened| opened.is_ok());
         assert!(!failed, "a released segment stays");
     }
     assert!(moves > 15, "too little was moved: {moves}");

@@ -50,11 +50,11 @@ fn home_killed_during_large_commit_recovers_old_or_new_value() {
     for storage in [Storage::Memory, Storage::File] {
         let mut daemon = options(1).start().unwrap();
         let spec = Spec::new(BYTES as u64).storage(storage);
-        client(&daemon).allocate("large", spec).unwrap().put(0, &pattern(0, BYTES)).unwrap();
+        client(&daemon).segment("large").allocate(spec).unwrap().put(0, &pattern(0, BYTES)).unwrap();
         let (mut last, mut interrupted) = (0, 0);
         for round in 1..=8 {
             let (sender, sent) = mpsc::channel();
-            let segment = client(&daemon).open("large").unwrap();
+            let segment = client(&daemon).segment("large").open().unwrap();
             // Some daemons die while parts arrive, the others while they are committed.
             let parts = if round % 4 == 0 { 3 << 20 } else { BYTES as u64 };
             let ended = std::thread::scope(|scope| {
@@ -73,14 +73,14 @@ fn home_killed_during_large_commit_recovers_old_or_new_value() {
                 daemon.restart().unwrap();
                 writer.join().unwrap()
             });
-            let found = seed_of(&client(&daemon).open("large").unwrap(), [last, last + 1]);
+            let found = seed_of(&client(&daemon).segment("large").open().unwrap(), [last, last + 1]);
             assert!(ended.is_err() || found == last + 1, "an acknowledged put is lost");
             interrupted += u32::from(ended.is_err());
             last = found;
         }
         assert!(interrupted > 0, "no put was interrupted");
         // The next put finds all of the memory.
-        client(&daemon).open("large").unwrap().put(0, &pattern(99, BYTES)).unwrap();
+        client(&daemon).segment("large").open().unwrap().put(0, &pattern(99, BYTES)).unwrap();
     }
 }
 
@@ -99,9 +99,10 @@ fn put_and_kill(folder: &Path, value: &[u8], after: Duration) {
 #[test]
 fn writer_killed_during_large_put_leaves_old_value_and_no_memory() {
     let [home, other] = pair();
-    let segment = client(&home).allocate("large", Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
+    let segment =
+        client(&home).segment("large").allocate(Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
     segment.put(0, &pattern(0, BYTES)).unwrap();
-    let there = retry(|| client(&other).open("large"));
+    let there = retry(|| client(&other).segment("large").open());
     let mut last = 0;
     for round in 1..=12u64 {
         let folder = if round % 2 == 0 { home.folder() } else { other.folder() };
@@ -110,7 +111,7 @@ fn writer_killed_during_large_put_leaves_old_value_and_no_memory() {
     }
     // The share of all clients is half of the pool: it would be used up.
     for node in [&home, &other] {
-        let ended = retry(|| match client(node).open("large")?.put(0, &pattern(50, BYTES)) {
+        let ended = retry(|| match client(node).segment("large").open()?.put(0, &pattern(50, BYTES)) {
             // The home may not yet have seen the end of the last writer.
             Err(error) if error.kind() == ErrorKind::LimitReached => Err(error),
             ended => Ok(ended),
@@ -129,8 +130,8 @@ fn large_value_from_another_node_is_whole_under_every_model() {
     for (index, model) in models.into_iter().enumerate() {
         let name = format!("large-{index}");
         let spec = Spec::new(bytes as u64).model(model).placement(ddss::Placement::Local);
-        let here = client(&home).allocate(&name, spec).unwrap();
-        let there = retry(|| client(&other).open(&name));
+        let here = client(&home).segment(&name).allocate(spec).unwrap();
+        let there = retry(|| client(&other).segment(&name).open());
         let mut seen = there.get(..).unwrap().version();
         for seed in 1..4 {
             let put = if seed % 2 == 0 { &here } else { &there }.put_if(seen, 0, &pattern(seed, bytes)).unwrap();
@@ -150,10 +151,11 @@ fn large_value_from_another_node_is_whole_under_every_model() {
 #[test]
 fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory() {
     let [home, other] = pair();
-    let segment = client(&home).allocate("large", Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
+    let segment =
+        client(&home).segment("large").allocate(Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
     segment.put(0, &pattern(0, BYTES)).unwrap();
     // Each node has one client, because the end of a client frees its parts.
-    let writers = [&home, &other].map(|node| aio::Segment::from(&retry(|| client(node).open("large"))));
+    let writers = [&home, &other].map(|node| aio::Segment::from(&retry(|| client(node).segment("large").open())));
     for round in 1..=16u64 {
         let writer = &writers[round as usize % 2];
         let value = pattern(round, BYTES);

@@ -31,7 +31,7 @@ fn until<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
 
 fn open(daemon: &Daemon, name: &str) -> Segment {
     let client = client(daemon);
-    until("open", || client.open(name).map_err(|error| error.to_string()))
+    until("open", || client.segment(name).open().map_err(|error| error.to_string()))
 }
 
 /// Returns the indexes of home and replica, once they are in sync.
@@ -67,7 +67,7 @@ fn allocate(daemons: &[Daemon], name: &str) -> Segment {
 fn allocate_at(daemons: &[Daemon], name: &str, home: Placement) -> Segment {
     let client = client(&daemons[0]);
     let spec = Spec::new(BYTES as u64).copies(2).placement(home);
-    let segment = until("allocate", || client.allocate(name, spec).map_err(|error| error.to_string()));
+    let segment = until("allocate", || client.segment(name).allocate(spec).map_err(|error| error.to_string()));
     in_sync(&daemons[0], name);
     segment
 }
@@ -244,7 +244,8 @@ fn large_put_that_fills_the_replicas_node_fails_and_names_the_node() {
     let node = ddss::NodeId(replica as u16 + 1);
     // Takes all memory of the replica's node but one megabyte.
     let filler = Spec::new(POOL_BYTES - BYTES as u64 - (2 << 20)).placement(Placement::Node(node));
-    let filler = until("fill", || client(&daemons[replica]).allocate("filler", filler).map_err(|e| e.to_string()));
+    let filler =
+        until("fill", || client(&daemons[replica]).segment("filler").allocate(filler).map_err(|e| e.to_string()));
     for writer in [home, replica] {
         let error = open(&daemons[writer], NAME).put(0, &value(1)).unwrap_err();
         let names_it = error.to_string().contains(&format!("node {}, which has its replica", node.0));

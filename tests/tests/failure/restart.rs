@@ -34,7 +34,8 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
     let mut last = [0u64; 4];
     let ids: Vec<_> = {
         let client = client(&daemon);
-        let made = sizes.iter().map(|&bytes| client.allocate(&format!("s{bytes}"), Spec::new(bytes as u64)).unwrap());
+        let made =
+            sizes.iter().map(|&bytes| client.segment(&format!("s{bytes}")).allocate(Spec::new(bytes as u64)).unwrap());
         let made: Vec<_> = made.collect();
         for (segment, bytes) in made.iter().zip(sizes) {
             segment.put(0, &pattern(0, bytes)).unwrap();
@@ -44,7 +45,7 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
     for round in 0..12 {
         // The next daemon starts only after all clients have seen the end of this one.
         let began = patient(&daemon, 1);
-        let segments: Vec<_> = sizes.iter().map(|bytes| began.open(&format!("s{bytes}")).unwrap()).collect();
+        let segments: Vec<_> = sizes.iter().map(|bytes| began.segment(&format!("s{bytes}")).open().unwrap()).collect();
         let made = [const { AtomicU64::new(0) }; 4];
         std::thread::scope(|scope| {
             let writers: Vec<_> = segments
@@ -71,7 +72,7 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
         daemon.restart().unwrap();
         let after = client(&daemon);
         for ((bytes, last), id) in sizes.iter().zip(&mut last).zip(&ids) {
-            let segment = after.open(&format!("s{bytes}")).unwrap();
+            let segment = after.segment(&format!("s{bytes}")).open().unwrap();
             assert_eq!(segment.id(), *id);
             let value = segment.get(..).unwrap();
             // The put in flight may have taken effect.
@@ -87,8 +88,8 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
 fn restart_changes_only_the_locks() {
     let mut daemon = Daemon::start(1).unwrap();
     let before = client(&daemon);
-    let kept = before.allocate("kept", Spec::new(100).model(Model::Write).mode(Mode(0o640))).unwrap();
-    let gone = before.allocate("gone", Spec::new(100)).unwrap();
+    let kept = before.segment("kept").allocate(Spec::new(100).model(Model::Write).mode(Mode(0o640))).unwrap();
+    let gone = before.segment("gone").allocate(Spec::new(100)).unwrap();
     let stamp = kept.put(3, b"here").unwrap();
     let (kept_id, gone_id) = (kept.id(), gone.id());
     let held = kept.lock().unwrap();
@@ -98,18 +99,18 @@ fn restart_changes_only_the_locks() {
     drop(held);
     daemon.restart().unwrap();
     let after = client(&daemon);
-    assert_eq!(after.open("gone").unwrap_err().kind(), ErrorKind::NotFound);
-    let kept = after.open("kept").unwrap();
+    assert_eq!(after.segment("gone").open().unwrap_err().kind(), ErrorKind::NotFound);
+    let kept = after.segment("kept").open().unwrap();
     let value = kept.get(3..7).unwrap();
     assert_eq!((kept.id(), &value[..], value.stamp), (kept_id, &b"here"[..], stamp));
     assert!(kept.lock().unwrap().token() > token, "a token was given twice");
     assert!(kept.put(0, b"x").unwrap() > stamp);
-    let again = after.allocate("gone", Spec::new(100)).unwrap();
+    let again = after.segment("gone").allocate(Spec::new(100)).unwrap();
     assert_ne!(again.id(), gone_id);
     assert!(again.get(..).unwrap().iter().all(|&byte| byte == 0), "the bytes of another segment are shown");
     // A clean stop keeps the segments as well.
     daemon.restart().unwrap();
-    assert_eq!(&client(&daemon).open("kept").unwrap().get(4..7).unwrap()[..], b"ere");
+    assert_eq!(&client(&daemon).segment("kept").open().unwrap().get(4..7).unwrap()[..], b"ere");
 }
 
 // If this failed, a daemon would start with another node's segments, or with less memory than they take.
@@ -117,7 +118,7 @@ fn restart_changes_only_the_locks() {
 fn memory_of_another_layout_is_reported_and_untouched() {
     let options = DaemonOptions::new(1).unwrap();
     let mut daemon = options.start().unwrap();
-    client(&daemon).allocate("large", Spec::new(5 << 20)).unwrap();
+    client(&daemon).segment("large").allocate(Spec::new(5 << 20)).unwrap();
     daemon.process().end().unwrap();
     let folder = daemon.folder().to_owned();
     let start = |words: &[&str]| {
@@ -132,7 +133,7 @@ fn memory_of_another_layout_is_reported_and_untouched() {
     let small = start(&["--node", "1", "--pool-bytes", "1048576"]);
     assert!(small.contains("larger --pool-bytes"), "{small}");
     daemon.restart().unwrap();
-    assert_eq!(client(&daemon).open("large").unwrap().len(), 5 << 20);
+    assert_eq!(client(&daemon).segment("large").open().unwrap().len(), 5 << 20);
 }
 
 // If this failed, every application would need code of its own to connect again after an upgrade of the daemon.
@@ -145,11 +146,11 @@ fn handle_reconnects_to_the_next_daemon() {
             ConnectOptions::new().directory(daemon.folder()).strategy(strategy).local_reads(false).timeout(patient);
         Client::connect_with(options).unwrap()
     });
-    let made = clients[0].allocate("counter", Spec::new(64)).unwrap();
+    let made = clients[0].segment("counter").allocate(Spec::new(64)).unwrap();
     made.fetch_add(0, 1).unwrap();
-    let handles = clients.each_ref().map(|client| client.open("counter").unwrap());
+    let handles = clients.each_ref().map(|client| client.segment("counter").open().unwrap());
     let tasks = clients[3].aio().unwrap();
-    let later = block_on(tasks.open("counter")).unwrap();
+    let later = block_on(tasks.segment("counter").open()).unwrap();
     for round in 1..4u64 {
         daemon.kill().unwrap();
         // A call without a daemon is served by the next one.
@@ -199,16 +200,16 @@ fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T,
 #[test]
 fn handle_resumes_when_remote_home_returns() {
     let [mut home, other] = Daemon::pair().unwrap();
-    let made = client(&home).allocate("counter", Spec::new(64)).unwrap();
+    let made = client(&home).segment("counter").allocate(Spec::new(64)).unwrap();
     made.put(0, &[0; 8]).unwrap();
     let clients = Strategy::ALL.map(|strategy| {
         let options =
             ConnectOptions::new().directory(other.folder()).strategy(strategy).timeout(Duration::from_secs(30));
         Client::connect_with(options.retries(false)).unwrap()
     });
-    let handles = clients.each_ref().map(|client| ddss_testkit::retry(|| client.open("counter")));
+    let handles = clients.each_ref().map(|client| ddss_testkit::retry(|| client.segment("counter").open()));
     let tasks = clients[3].aio().unwrap();
-    let later = block_on(tasks.open("counter")).unwrap();
+    let later = block_on(tasks.segment("counter").open()).unwrap();
     let mut count = 0u64;
     for _ in 0..3 {
         home.kill().unwrap();

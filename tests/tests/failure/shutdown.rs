@@ -54,20 +54,20 @@ fn draining(ms: u64) -> Daemon {
 fn pending_calls_complete_before_shutdown() {
     let mut daemon = draining(60_000);
     let holder = client(&daemon, Strategy::Auto);
-    let other = holder.allocate("other", Spec::new(64)).unwrap();
-    let shared = holder.allocate("shared", Spec::new(64)).unwrap();
+    let other = holder.segment("other").allocate(Spec::new(64)).unwrap();
+    let shared = holder.segment("shared").allocate(Spec::new(64)).unwrap();
     let locked = shared.lock_with(for_long()).unwrap();
     std::thread::scope(|scope| {
         let waiting: Vec<_> = Strategy::ALL
             .iter()
             .map(|&strategy| {
-                let segment = client(&daemon, strategy).open("shared").unwrap();
+                let segment = client(&daemon, strategy).segment("shared").open().unwrap();
                 scope.spawn(move || segment.fetch_add(0, 1))
             })
             .collect();
         // Each addition is in flight and waits behind the lock.
         is_soon("is everybody in line", || usize::from(shared.stat().unwrap().lock.waiting) == waiting.len());
-        let late = client(&daemon, Strategy::Auto).open("other").unwrap();
+        let late = client(&daemon, Strategy::Auto).segment("other").open().unwrap();
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&late);
         assert!(Client::connect_with(ConnectOptions::new().directory(daemon.folder())).is_err(), "somebody was let in");
@@ -93,11 +93,12 @@ fn each_call_during_shutdown_has_a_definite_outcome() {
         let mut daemon = Daemon::start(1).unwrap();
         let maker = client(&daemon, Strategy::Auto);
         let names: Vec<String> = Strategy::ALL.iter().map(|strategy| format!("of-{strategy}")).collect();
-        let made: Vec<Segment> = names.iter().map(|name| maker.allocate(name, Spec::new(64)).unwrap()).collect();
+        let made: Vec<Segment> =
+            names.iter().map(|name| maker.segment(name).allocate(Spec::new(64)).unwrap()).collect();
         let done = [const { AtomicU64::new(0) }; 4];
         std::thread::scope(|scope| {
             for ((name, &strategy), done) in names.iter().zip(Strategy::ALL.iter()).zip(&done) {
-                let segment = client(&daemon, strategy).open(name).unwrap().with_timeout(PATIENCE / 10);
+                let segment = client(&daemon, strategy).segment(name).open().unwrap().with_timeout(PATIENCE / 10);
                 scope.spawn(move || {
                     let error = loop {
                         match segment.fetch_add(0, 1) {
@@ -127,28 +128,33 @@ fn each_call_during_shutdown_has_a_definite_outcome() {
 fn unlock_works_during_shutdown() {
     let mut daemon = draining(600_000);
     let maker = client(&daemon, Strategy::Auto);
-    let spare = maker.allocate("spare", Spec::new(64)).unwrap();
+    let spare = maker.segment("spare").allocate(Spec::new(64)).unwrap();
     let names: Vec<String> = Strategy::ALL.iter().map(|strategy| format!("of-{strategy}")).collect();
-    let made: Vec<Segment> = names.iter().map(|name| maker.allocate(name, Spec::new(64)).unwrap()).collect();
-    let own: Vec<Segment> =
-        names.iter().zip(Strategy::ALL).map(|(name, strategy)| client(&daemon, strategy).open(name).unwrap()).collect();
+    let made: Vec<Segment> = names.iter().map(|name| maker.segment(name).allocate(Spec::new(64)).unwrap()).collect();
+    let own: Vec<Segment> = names
+        .iter()
+        .zip(Strategy::ALL)
+        .map(|(name, strategy)| client(&daemon, strategy).segment(name).open().unwrap())
+        .collect();
     let by_threads: Vec<_> = own.iter().map(|segment| segment.lock_with(for_long()).unwrap()).collect();
     let tasks = client(&daemon, Strategy::Auto).aio().unwrap();
     let by_tasks: Vec<_> = ["told", "dropped"]
         .map(|name| {
-            maker.allocate(name, Spec::new(64)).unwrap();
-            block_on(async { tasks.open(name).await.unwrap().lock_with(for_long()).await.unwrap() })
+            maker.segment(name).allocate(Spec::new(64)).unwrap();
+            block_on(async { tasks.segment(name).open().await.unwrap().lock_with(for_long()).await.unwrap() })
         })
         .into();
-    let of_tasks = block_on(tasks.open("spare")).unwrap();
+    let of_tasks = block_on(tasks.segment("spare").open()).unwrap();
     let waited_for: Vec<Segment> = (made.iter().map(|segment| segment.name()))
         .chain(["told", "dropped"])
-        .map(|name| client(&daemon, Strategy::Auto).open(name).unwrap())
+        .map(|name| client(&daemon, Strategy::Auto).segment(name).open().unwrap())
         .collect();
     std::thread::scope(|scope| {
         let waiting: Vec<_> = waited_for.iter().map(|segment| scope.spawn(move || segment.fetch_add(0, 1))).collect();
         is_soon("is everybody in line", || {
-            waited_for.iter().all(|segment| maker.open(segment.name()).unwrap().stat().unwrap().lock.waiting == 1)
+            waited_for
+                .iter()
+                .all(|segment| maker.segment(segment.name()).open().unwrap().stat().unwrap().lock.waiting == 1)
         });
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&spare);
@@ -184,11 +190,11 @@ fn unlock_works_during_shutdown() {
 fn second_signal_stops_at_once_and_waiting_calls_fail() {
     let mut daemon = draining(600_000);
     let holder = client(&daemon, Strategy::Auto);
-    let shared = holder.allocate("shared", Spec::new(64)).unwrap();
-    let other = holder.allocate("other", Spec::new(64)).unwrap();
+    let shared = holder.segment("shared").allocate(Spec::new(64)).unwrap();
+    let other = holder.segment("other").allocate(Spec::new(64)).unwrap();
     let locked = shared.lock().unwrap();
-    let waits = client(&daemon, Strategy::Auto).open("shared").unwrap().with_timeout(PATIENCE / 2);
-    let wants_lock = client(&daemon, Strategy::Auto).open("shared").unwrap();
+    let waits = client(&daemon, Strategy::Auto).segment("shared").open().unwrap().with_timeout(PATIENCE / 2);
+    let wants_lock = client(&daemon, Strategy::Auto).segment("shared").open().unwrap();
     std::thread::scope(|scope| {
         let put = scope.spawn(|| waits.put(0, &[7; 8]));
         let for_a_while = LockOptions::new().timeout(PATIENCE / 8);
@@ -241,12 +247,12 @@ fn leave_ends_when_each_segment_has_its_copies_elsewhere() {
     }
     let first = client(&daemons[0], Strategy::default());
     let names: Vec<String> = (0..12).map(|number| format!("kept/{number}")).collect();
-    let copies = |name: &str| first.open(name).and_then(|segment| segment.stat()).ok();
+    let copies = |name: &str| first.segment(name).open().and_then(|segment| segment.stat()).ok();
     let is_in_sync = |stat: &ddss::SegmentInfo| stat.replication == ReplicationInfo::InSync;
     for (number, name) in names.iter().enumerate() {
         let home = Placement::Node(NodeId(number as u16 % 3 + 1));
         let spec = Spec::new(100_000).copies(2).placement(home);
-        is_soon("a member", || first.allocate(name, spec).is_ok());
+        is_soon("a member", || first.segment(name).allocate(spec).is_ok());
         is_soon("in sync", || copies(name).is_some_and(|stat| is_in_sync(&stat)));
     }
     let leave = |daemon: &Daemon| {

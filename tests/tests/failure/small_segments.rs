@@ -73,7 +73,7 @@ fn small_segments_share_pages_which_are_given_back() {
     daemon.restart().unwrap();
     let after = client(&daemon);
     let kept: Vec<_> =
-        kept.iter().map(|(number, _)| (*number, after.open(&format!("small/{number}")).unwrap())).collect();
+        kept.iter().map(|(number, _)| (*number, after.segment(&format!("small/{number}")).open().unwrap())).collect();
     check(&kept);
     let again = allocate(&after, (0..COUNT).filter(|number| number % 2 == 1));
     for (number, segment) in &again {

@@ -34,7 +34,7 @@ fn segments_are_on_the_numa_node_of_their_core() {
         let pages = || pages_of(daemon.pid(), daemon.folder().join("memory").to_str().unwrap());
         let before = pages();
         let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).local_reads(false)).unwrap();
-        let segment = client.allocate("beside", Spec::new(BYTES)).unwrap();
+        let segment = client.segment("beside").allocate(Spec::new(BYTES)).unwrap();
         for at in (0..BYTES).step_by(1 << 19) {
             segment.put(at, &vec![7; 1 << 19]).unwrap();
         }

@@ -110,12 +110,12 @@ fn shards_and_file_segments_work_over_rdma_adapters() {
     for (number, storage) in (0..12_u64).zip([Storage::Memory, Storage::File].into_iter().cycle()) {
         let spec = Spec::new(100_000).storage(storage);
         let name = format!("both/{number}");
-        let made = on_a.allocate(&name, spec).unwrap();
+        let made = on_a.segment(&name).allocate(spec).unwrap();
         shards.insert((made.id().shard(), storage == Storage::File));
         made.put(0, &pattern(number, 100_000)).unwrap();
         let end = Instant::now() + PATIENCE;
         let opened = loop {
-            match on_b.open(&name) {
+            match on_b.segment(&name).open() {
                 Ok(segment) => break segment,
                 Err(error) => assert!(Instant::now() < end, "the nodes do not find each other: {error}"),
             }

@@ -35,7 +35,7 @@ fn cluster() -> Vec<Daemon> {
             .unwrap();
     for index in 0..SEGMENTS {
         let spec = Spec::new(4096).copies(2).placement(Placement::RoundRobin);
-        client.allocate(&format!("mirrored-{index}"), spec).unwrap();
+        client.segment(&format!("mirrored-{index}")).allocate(spec).unwrap();
     }
     until("all are in sync", || {
         (0..SEGMENTS).all(|index| {

@@ -61,7 +61,7 @@ fn metrics_endpoint_reports_the_daemon_counters() {
     let client =
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
             .unwrap();
-    let segment = client.allocate("watched", Spec::new(4096)).unwrap();
+    let segment = client.segment("watched").allocate(Spec::new(4096)).unwrap();
     (0..20).for_each(|_| assert!(segment.put(0, &[1; 1000]).is_ok()));
     let done = "ddss_operations_total{operation=\"put\",outcome=\"done\"}";
     let end = Instant::now() + PATIENCE;
@@ -106,7 +106,7 @@ fn promtool_accepts_every_metric() {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
             .unwrap();
     // Each of these calls adds rows to the page.
-    let segment = client.allocate("read", Spec::new(64)).unwrap();
+    let segment = client.segment("read").allocate(Spec::new(64)).unwrap();
     segment.put(0, &[1; 8]).unwrap();
     segment.get(0..8).unwrap();
     drop(segment.lock().unwrap());
@@ -188,7 +188,7 @@ fn node_with_failed_raft_log_is_not_ready() {
     // Far longer than the documented limit.
     let patient = Client::connect_with(ConnectOptions::new().directory(one.folder()).timeout(PATIENCE)).unwrap();
     for _ in 0..100 {
-        patient.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
+        patient.segment(&"long/".repeat(20)).allocate(Spec::new(64)).unwrap().release().unwrap();
     }
     let bytes = std::fs::metadata(one.folder().join("state/raft.log")).unwrap().len();
     let longest = Rlimit { current: Some(bytes), maximum: Some(bytes) };
@@ -196,7 +196,7 @@ fn node_with_failed_raft_log_is_not_ready() {
     let mut names = 0;
     until_not_ready(first, || {
         names += 1;
-        let _ = hasty.allocate(&format!("more-{names}"), Spec::new(64));
+        let _ = hasty.segment(&format!("more-{names}")).allocate(Spec::new(64));
     });
 }
 

@@ -41,8 +41,8 @@ fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
 fn abandoned() -> Daemon {
     let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(8 << 20).start().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
-    client.allocate("kept", Spec::new(64)).unwrap();
-    client.allocate("filed", Spec::new(64).storage(ddss::Storage::File)).unwrap();
+    client.segment("kept").allocate(Spec::new(64)).unwrap();
+    client.segment("filed").allocate(Spec::new(64).storage(ddss::Storage::File)).unwrap();
     drop(client);
     daemon.process().end().unwrap();
     daemon

@@ -170,7 +170,7 @@ fn json_log_lines_are_valid_json() {
     let mut daemon =
         DaemonOptions::new(1).unwrap().clustered().argument("--log-json").argument("--log=debug").start().unwrap();
     let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(daemon.folder())).unwrap();
-    client.allocate("a \"name\"", ddss::Spec::new(64)).unwrap();
+    client.segment("a \"name\"").allocate(ddss::Spec::new(64)).unwrap();
     drop(client);
     daemon.process().end().unwrap();
     let log = daemon.process().stderr();

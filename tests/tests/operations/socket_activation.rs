@@ -41,7 +41,7 @@ fn call_without_daemon_is_served_by_the_next_daemon() {
     let folder = TempNode::new().unwrap();
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
     std::thread::scope(|scope| {
-        let early = scope.spawn(|| connect(&folder).allocate("early", Spec::new(64)).unwrap());
+        let early = scope.spawn(|| connect(&folder).segment("early").allocate(Spec::new(64)).unwrap());
         let mut daemon = spawn(&folder, &socket, &[]);
         let segment = early.join().unwrap();
         segment.put(0, &[1; 8]).unwrap();
@@ -81,10 +81,12 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
     let client = connect(&folder);
     let tasks = connect(&folder).aio().unwrap();
     let names = ["held", "by-task", "by-tasks", "by-batch", "dropped"];
-    let [held, by_task, by_tasks, by_batch, dropped] = names.map(|name| client.allocate(name, Spec::new(64)).unwrap());
-    let [task, many, given_up] = ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.open(name)).unwrap());
+    let [held, by_task, by_tasks, by_batch, dropped] =
+        names.map(|name| client.segment(name).allocate(Spec::new(64)).unwrap());
+    let [task, many, given_up] =
+        ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.segment(name).open()).unwrap());
     let locked = held.lock_with(LockOptions::new().lease(30 * PATIENCE)).unwrap();
-    let in_line = connect(&folder).open("held").unwrap();
+    let in_line = connect(&folder).segment("held").open().unwrap();
     let hurried =
         Client::connect_with(ConnectOptions::new().directory(folder.path()).timeout(Duration::from_millis(200)))
             .unwrap();

@@ -55,7 +55,7 @@ fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicB
             ConnectOptions::new().directory(folder).strategy(strategy).local_reads(false).timeout(PATIENCE),
         )
     };
-    let segment = connect().unwrap().allocate(&format!("neighbour/{strategy}"), Spec::new(4096)).unwrap();
+    let segment = connect().unwrap().segment(&format!("neighbour/{strategy}")).allocate(Spec::new(4096)).unwrap();
     for turn in 0.. {
         if end.load(Ordering::Acquire) {
             return;

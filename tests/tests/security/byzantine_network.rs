@@ -131,10 +131,10 @@ fn go_on(calls: &[AtomicU64; 2], has_ended: impl Fn() -> bool) -> bool {
 /// Runs each attack once, and returns the failures; or the place of an attack that failed while the node had no processor.
 fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Result<Vec<String>, usize> {
     let mine = client(victim.daemons[0].folder());
-    let local = mine.allocate("neighbour/local", Spec::new(4096)).unwrap();
+    let local = mine.segment("neighbour/local").allocate(Spec::new(4096)).unwrap();
     let peer = client(victim.daemons[1].folder());
-    retry(|| mine.allocate("neighbour/far", Spec::new(4096)));
-    let far = retry(|| peer.open("neighbour/far"));
+    retry(|| mine.segment("neighbour/far").allocate(Spec::new(4096)));
+    let far = retry(|| peer.segment("neighbour/far").open());
     let pid = victim.daemons[0].pid();
     let (end, calls) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let (mut faults, mut starved_at) = (Vec::new(), None);
@@ -253,7 +253,7 @@ impl Drop for Crowds {
 fn node_joins_while_unauthenticated_peers_flood_the_ports() {
     let mut victim = VictimMember::start(SECRET, Path::new(ATTACK), None).unwrap();
     let mine = client(victim.daemons[0].folder());
-    let far = mine.allocate("far", Spec::new(64)).unwrap();
+    let far = mine.segment("far").allocate(Spec::new(64)).unwrap();
     let names = [
         "unauthenticated::holds_every_connection_slot",
         "control_port::opens_silent_connections",
@@ -272,11 +272,11 @@ fn node_joins_while_unauthenticated_peers_flood_the_ports() {
     victim.daemons[1].kill().unwrap();
     victim.daemons[1].restart().unwrap();
     let peer = client(victim.daemons[1].folder());
-    let here = retry(|| peer.open("far"));
+    let here = retry(|| peer.segment("far").open());
     retry(|| here.put(0, b"from node 2"));
     assert_eq!(&far.get(..).unwrap()[..11], b"from node 2");
     // Both nodes together can decide a name.
-    retry(|| peer.allocate("new/2", Spec::new(64)));
+    retry(|| peer.segment("new/2").allocate(Spec::new(64)));
     let crowds = names.iter().flat_map(|name| [(name, 0), (name, 1)]).zip(&mut crowds.0);
     let gone: Vec<_> = crowds.filter_map(|(whom, crowd)| Some((whom, crowd.try_wait().unwrap()?))).collect();
     assert!(gone.is_empty(), "some strangers have gone home: {gone:?}");

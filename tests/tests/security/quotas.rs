@@ -97,7 +97,7 @@ fn quota_error_names_the_exceeded_quota() {
     // No other user is charged.
     let root = client(&daemon);
     for name in ["r1", "r2", "r3", "r4"] {
-        root.allocate(name, Spec::new(1 << 20)).unwrap();
+        root.segment(name).allocate(Spec::new(1 << 20)).unwrap();
     }
     // After a crash the daemon counts again, by the rules of the file.
     daemon.kill().unwrap();
@@ -173,14 +173,14 @@ fn segments_given_by_chown_count_against_the_new_owner() {
     let client = client(&daemon);
     let other_user = ddss::Permissions { uid: OTHER_USER, gid: OTHER_USER, mode: ddss::Mode::default() };
     let spec = Spec::new(64);
-    client.allocate("his", spec.owner(other_user.uid, other_user.gid)).unwrap();
-    let refused = client.allocate("too-much", spec.owner(other_user.uid, other_user.gid)).unwrap_err();
+    client.segment("his").allocate(spec.owner(other_user.uid, other_user.gid)).unwrap();
+    let refused = client.segment("too-much").allocate(spec.owner(other_user.uid, other_user.gid)).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
     // The refused segment does not exist, and its name is free.
-    let mine = client.allocate("too-much", spec).unwrap();
+    let mine = client.segment("too-much").allocate(spec).unwrap();
     let refused = mine.set_permissions(other_user).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
-    client.open("his").unwrap().release().unwrap();
+    client.segment("his").open().unwrap().release().unwrap();
     mine.set_permissions(other_user).unwrap();
     assert_eq!(mine.stat().unwrap().permissions, other_user);
 }
@@ -200,15 +200,15 @@ fn home_applies_quotas_to_remote_allocations() {
     }
     let caller = client(&away);
     let at_home = |bytes| Spec::new(bytes).placement(Placement::Node(NodeId(1)));
-    let too_large = caller.allocate("first", at_home(1 << 20)).unwrap_err();
+    let too_large = caller.segment("first").allocate(at_home(1 << 20)).unwrap_err();
     let of = |error: &Error| error.limit().map(|reached| (reached.limit, reached.used, reached.value));
     assert_eq!(of(&too_large), Some((Limit::QuotaBytes, Some(0), Some(1_048_576))), "{too_large}");
-    let first = caller.allocate("first", at_home(64)).unwrap();
-    let refused = caller.allocate("second", at_home(64)).unwrap_err();
+    let first = caller.segment("first").allocate(at_home(64)).unwrap();
+    let refused = caller.segment("second").allocate(at_home(64)).unwrap_err();
     assert_eq!(of(&refused), Some((Limit::QuotaSegments, Some(1), Some(1))), "{refused}");
-    caller.allocate("second", Spec::new(64)).expect("its own node bounds nothing, and the name is free");
+    caller.segment("second").allocate(Spec::new(64)).expect("its own node bounds nothing, and the name is free");
     first.release().unwrap();
-    caller.allocate("third", at_home(64)).unwrap();
+    caller.segment("third").allocate(at_home(64)).unwrap();
 }
 
 // If this failed, a mistyped rule would have no effect.

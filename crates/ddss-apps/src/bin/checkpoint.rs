@@ -89,7 +89,7 @@ fn campaign(options: &[&str]) -> Result<Campaign, Box<dyn Error>> {
 /// Runs one process until it is killed.
 fn worker(folder: &str, name: &str, id: u64) -> Result<ExitCode, Box<dyn Error>> {
     let client = Client::connect_with(ConnectOptions::new().directory(folder).timeout(CALL_MAX))?;
-    let mut member = Member::join(client.open(name)?, id)?;
+    let mut member = Member::join(client.segment(name).open()?, id)?;
     let mut out = io::stdout().lock();
     loop {
         let before = member.tally();

@@ -198,7 +198,7 @@ fn meet(folder: &Path, applications: usize) -> Result<(), Error> {
     let (client, begin) = (patient(folder)?, Instant::now());
     (0..applications).try_for_each(|application| {
         loop {
-            match client.open(&name(application)) {
+            match client.segment(&name(application)).open() {
                 Ok(_) => return Ok(()),
                 Err(error) if begin.elapsed() > BEGIN_MAX => return Err(error.into()),
                 Err(_) => thread::sleep(Duration::from_millis(20)),

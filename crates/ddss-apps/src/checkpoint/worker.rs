@@ -58,7 +58,9 @@ impl Member {
     /// Allocates the segment of an application with a state of `bytes` bytes.
     pub fn allocate(client: &Client, name: &str, bytes: usize, placement: Placement) -> Result<Segment, Error> {
         let bytes = bytes.max(STATE_BYTES_MIN) as u64;
-        Ok(client.allocate(name, Spec::new(bytes).model(Model::Version).placement(placement).history(HISTORY))?)
+        Ok(client
+            .segment(name)
+            .allocate(Spec::new(bytes).model(Model::Version).placement(placement).history(HISTORY))?)
     }
 
     /// Joins an application, and begins with its last checkpoint. No two processes have the same `id`.

@@ -92,7 +92,7 @@ impl<T: FromBytes> Watcher<T> {
     pub fn discover(&mut self) -> Result<usize, Error> {
         let mut segments = Vec::new();
         for listing in self.client.list(&prefix(&self.service))? {
-            segments.push(self.client.open(listing?.name.as_str())?);
+            segments.push(self.client.segment(listing?.name.as_str()).open()?);
         }
         self.silent = vec![None; segments.len()];
         self.segments = segments;

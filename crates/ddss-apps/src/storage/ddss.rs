@@ -31,12 +31,12 @@ impl DdssPages {
     /// Allocates a segment with another home.
     pub fn create_at(client: &Client, name: &str, pages: u32, placement: Placement) -> Result<DdssPages, Error> {
         let spec = Spec::new(PageId(pages).offset()).model(Model::Write).placement(placement);
-        Ok(DdssPages::of(client.allocate(name, spec)?))
+        Ok(DdssPages::of(client.segment(name).allocate(spec)?))
     }
 
     /// Opens an existing store by its name.
     pub fn open(client: &Client, name: &str) -> Result<DdssPages, Error> {
-        Ok(DdssPages::of(client.open(name)?))
+        Ok(DdssPages::of(client.segment(name).open()?))
     }
 
     fn of(segment: Segment) -> DdssPages {

@@ -35,7 +35,7 @@ impl SharedDirectory {
         chunks: &[Chunk],
     ) -> Result<SharedDirectory, Error> {
         let spec = Spec::new((CHUNKS * size_of::<Chunk>()) as u64).model(Model::Write).placement(placement);
-        let shared = SharedSlice::new(client.allocate(name, spec)?, 0, CHUNKS)?;
+        let shared = SharedSlice::new(client.segment(name).allocate(spec)?, 0, CHUNKS)?;
         shared.put_range(0, chunks)?;
         Ok(SharedDirectory { chunks: shared })
     }

@@ -79,7 +79,7 @@ impl Storm {
 
     /// Opens a data set that is spread over `nodes` nodes.
     pub fn open(client: &Client, set: &str, nodes: usize) -> Result<Storm, Error> {
-        let data = (0..nodes).map(|part| client.open(&name(set, part))).collect::<Result<Vec<_>, _>>()?;
+        let data = (0..nodes).map(|part| client.segment(&name(set, part)).open()).collect::<Result<Vec<_>, _>>()?;
         Ok(Storm { data, bytes: Vec::new() })
     }
 

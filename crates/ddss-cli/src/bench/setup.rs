@@ -86,7 +86,7 @@ impl BenchSetup {
         let begin = Instant::now();
         let segment = loop {
             let spec = Spec::new(BYTES).placement(home);
-            match client.allocate(&name, spec) {
+            match client.segment(&name).allocate(spec) {
                 Err(error) if error.kind() == ddss::ErrorKind::NodeDown && begin.elapsed() < RETRY_TIME_MAX => {
                     std::thread::sleep(Duration::from_millis(20));
                 }

@@ -264,9 +264,9 @@ pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandErr
     let mut file = File::open(&options.file).map_err(CommandError::file("open", &options.file))?;
     let bytes = file.metadata().map_err(CommandError::file("inspect", &options.file))?.len();
     let client = connect(&options.named.place)?;
-    let segment = match client.open(&options.named.name) {
+    let segment = match client.segment(&options.named.name).open() {
         Err(error) if error.kind() == ddss::ErrorKind::NotFound => {
-            client.allocate(&options.named.name, Spec::new(bytes))?
+            client.segment(&options.named.name).allocate(Spec::new(bytes))?
         }
         found => found?,
     };
@@ -371,7 +371,7 @@ pub(crate) fn release(options: &ReleaseOptions, json: bool) -> Result<(), Comman
     let client = connect(&options.place)?;
     let names = expand_names(options)?;
     // All segments are opened first, so that a missing name is reported before any release.
-    let segments = names.iter().map(|name| client.open(name)).collect::<Result<Vec<_>, _>>()?;
+    let segments = names.iter().map(|name| client.segment(name).open()).collect::<Result<Vec<_>, _>>()?;
     let mut released = Vec::new();
     let ended = segments.into_iter().try_for_each(|segment| {
         let name = segment.name().to_owned();

@@ -51,7 +51,7 @@ fn break_locks(options: &LocksOptions, found: &[SegmentInfo], json: bool) -> Res
     let client = connect(&options.list.place)?;
     let mut rows = Vec::new();
     for listing in held {
-        let broken = client.open(listing.name.as_str())?.break_lock()?;
+        let broken = client.segment(listing.name.as_str()).open()?.break_lock()?;
         rows.push(json!({ "name": listing.name.as_str(), "broken": broken }));
         if !json {
             println!("{}: {broken} broken", listing.name);

@@ -64,7 +64,7 @@ fn allocate(options: &MapAllocateOptions, json: bool) -> Result<(), CommandError
     let (key_bytes, value_bytes) = (*key_bytes as usize, *value_bytes as usize);
     let spec = ByteMap::spec(*keys, key_bytes, value_bytes)?.mode(Mode(*mode));
     let spec = spec.placement(*home).copies(*copies).storage(*storage);
-    let segment = connect(&named.place)?.allocate(&named.name, spec)?;
+    let segment = connect(&named.place)?.segment(&named.name).allocate(spec)?;
     ByteMap::view(Table::new(segment.clone())?, key_bytes, value_bytes)?;
     describe(&segment, json);
     Ok(())

@@ -52,7 +52,7 @@ fn record_samples(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>,
     // A local read would bypass the daemon.
     let client =
         Client::connect_with(ConnectOptions::new().directory(options.place.folder()).channels(1).local_reads(false))?;
-    let segment = client.open(name)?;
+    let segment = client.segment(name).open()?;
     let length = resolve_length(&segment, 0, options.bytes, TRACE_BYTES)?;
     if length > Segment::TRANSFER_BYTES_MAX as u64 {
         let most = Segment::TRANSFER_BYTES_MAX;

@@ -25,7 +25,7 @@ pub(crate) fn run(options: &DemoClientOptions) -> Result<(), CommandError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["allocate", name] => {
-                let made = handles.client.allocate(name, Spec::new(BYTES as u64))?;
+                let made = handles.client.segment(name).allocate(Spec::new(BYTES as u64))?;
                 handles.opened.insert(name.to_owned(), made);
                 reply(&json!({ "done": "allocate" }))?;
             }
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &DemoClientOptions) -> Result<(), CommandError> {
                     strategy.parse().map_err(|_| CommandError::Demo(format!("unknown strategy in {line:?}")))?;
                 let client = connect(&options.folder, strategy)?;
                 let duration = Duration::from_millis(ms.parse().unwrap_or_default());
-                reply(&measure(&client.open(name)?, duration)?)?;
+                reply(&measure(&client.segment(name).open()?, duration)?)?;
             }
             ["write", name] => write(handles.of(name)?)?,
             ["steady", name] => steady(handles.of(name)?)?,
@@ -60,7 +60,7 @@ impl Handles {
     fn of(&mut self, name: &str) -> Result<&Segment, CommandError> {
         let began = Instant::now();
         while !self.opened.contains_key(name) {
-            match self.client.open(name) {
+            match self.client.segment(name).open() {
                 Ok(segment) => drop(self.opened.insert(name.to_owned(), segment)),
                 Err(error) if began.elapsed() > RETRY_TIME_MAX => return Err(error.into()),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),

@@ -44,10 +44,10 @@ impl VictimMember {
             ConnectOptions::new().directory(daemons[0].folder()).local_reads(false).timeout(PATIENCE),
         )?;
         // Names can be allocated as soon as the nodes are connected.
-        let secret = retry(|| client.allocate("secret/1", Spec::new(64 << 10).mode(Mode(0o600))));
+        let secret = retry(|| client.segment("secret/1").allocate(Spec::new(64 << 10).mode(Mode(0o600))));
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
         secret.put(0, &bytes)?;
-        let held = client.allocate("held", Spec::new(4096).mode(Mode(0o666)))?;
+        let held = client.segment("held").allocate(Spec::new(4096).mode(Mode(0o666)))?;
         let id = held.id();
         let held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600)))?;
         let words = [&daemons[0], &daemons[1]].map(|daemon| {

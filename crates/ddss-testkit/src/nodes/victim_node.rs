@@ -44,10 +44,10 @@ impl VictimNode {
         let queued = Client::connect_with(options(Strategy::Rmq).local_reads(false))?;
         let queue = queues().difference(&before).next().copied().unwrap_or(-1);
         let client = Client::connect_with(options(Strategy::Auto).local_reads(false))?;
-        let secret = client.allocate("secret/1", Spec::new(64 << 10).mode(Mode(0o600)))?;
+        let secret = client.segment("secret/1").allocate(Spec::new(64 << 10).mode(Mode(0o600)))?;
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
         secret.put(0, &bytes)?;
-        let held = queued.allocate("held", Spec::new(4096).mode(Mode(0o666)))?;
+        let held = queued.segment("held").allocate(Spec::new(4096).mode(Mode(0o666)))?;
         let id = held.id();
         let held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600)))?;
         let words = [

@@ -23,7 +23,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let notes = client.aio()?.allocate("notes", ddss::Spec::new(64)).await?;
+/// let notes = client.aio()?.segment("notes").allocate(64).await?;
 /// notes.put(0, b"first line").await?;
 /// let mut reader = notes.reader(6..)?;
 /// let mut word = [0; 4];
@@ -118,7 +118,7 @@ impl SegmentReader {
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let notes = client.aio()?.allocate("notes", ddss::Spec::new(64)).await?;
+/// let notes = client.aio()?.segment("notes").allocate(64).await?;
 /// let mut writer: ddss::aio::SegmentWriter = notes.writer(0);
 /// writer.write(b"first line\n")?;
 /// assert_eq!(writer.finish().await?.version.0, 1);
@@ -285,7 +285,7 @@ mod tests {
         let bytes = 2 * TRANSFER_BYTES_MAX + 5;
         let client = node.client().aio().unwrap();
         block_on(async {
-            let segment = client.allocate("stream", Spec::new(bytes as u64)).await.unwrap();
+            let segment = client.segment("stream").allocate(Spec::new(bytes as u64)).await.unwrap();
             let mut writer = segment.writer(1);
             assert_eq!(writer.write(&vec![7; bytes - 1]).unwrap(), bytes - 1);
             assert_eq!(writer.write(&[1]).unwrap_err().kind(), io::ErrorKind::StorageFull);
@@ -324,7 +324,7 @@ mod tests {
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
         block_on(async {
-            let segment = client.allocate("stream", Spec::new(64)).await.unwrap();
+            let segment = client.segment("stream").allocate(Spec::new(64)).await.unwrap();
             let mut writer = segment.writer(0);
             let mut write = |bytes: &'static [u8]| {
                 poll_once(&mut Box::pin(poll_fn(|context| Pin::new(&mut writer).poll_write(context, bytes))))

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let account = client.aio()?.allocate("account", ddss::Spec::new(64)).await?;
+/// let account = client.aio()?.segment("account").allocate(64).await?;
 /// let held = account.lock().await?;
 /// let balance = held.get(0..8).await?;
 /// let put = held.put_if(held.version(), 0, &balance).await?;
@@ -109,8 +109,8 @@ mod tests {
         // If this broke, a cancelled task would leave a lock without a holder until its lease ends.
         let node = TestNode::start();
         let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
-        let segment = block_on(mine.allocate("locked", Spec::new(64))).unwrap();
-        let other = block_on(theirs.open("locked")).unwrap();
+        let segment = block_on(mine.segment("locked").allocate(Spec::new(64))).unwrap();
+        let other = block_on(theirs.segment("locked").open()).unwrap();
         let at_once = LockOptions::new().timeout(std::time::Duration::ZERO);
         let free = || block_on(other.lock_with(at_once)).map(|held| block_on(held.unlock()).unwrap());
         let held = block_on(segment.lock()).unwrap();

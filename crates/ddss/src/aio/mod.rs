@@ -10,7 +10,7 @@
 //! use ddss::aio;
 //!
 //! let client: aio::Client = client.aio()?;
-//! let scores: aio::Segment = client.allocate("scores", ddss::Spec::new(4096)).await?;
+//! let scores: aio::Segment = client.segment("scores").allocate(4096).await?;
 //! scores.put(0, b"hello").await?;
 //! assert_eq!(&scores.get(0..5).await?[..], b"hello");
 //! # Ok::<(), ddss::Error>(())
@@ -34,7 +34,7 @@
 //! ```
 //! # let node = ddssd::EphemeralNode::start()?;
 //! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-//! # let segment = client.allocate("scores", ddss::Spec::new(64))?;
+//! # let segment = client.segment("scores").allocate(64)?;
 //! let for_tasks = ddss::aio::Segment::from(&segment);
 //! assert_eq!(ddss::Segment::from(&for_tasks).id(), segment.id());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

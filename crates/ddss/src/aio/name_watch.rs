@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let client = client.aio()?;
 /// let mut names = client.watch_names("jobs/")?;
-/// client.allocate("jobs/1", ddss::Spec::new(64)).await?;
+/// client.segment("jobs/1").allocate(64).await?;
 /// assert!(matches!(names.next().await?, ddss::SegmentEvent::Created(_)));
 /// # Ok::<(), ddss::Error>(())
 /// # })?;
@@ -255,24 +255,24 @@ mod tests {
         // If this broke, a service would not see its jobs, or work on one that is gone.
         let node = TestNode::start();
         let (client, hasty) = (node.client(), node.short_timeout_client());
-        let first = client.allocate("jobs/1", Spec::new(8)).unwrap();
-        client.allocate("others/1", Spec::new(8)).unwrap();
+        let first = client.segment("jobs/1").allocate(Spec::new(8)).unwrap();
+        client.segment("others/1").allocate(Spec::new(8)).unwrap();
         let mut names = hasty.watch_names("jobs/").unwrap();
         let mut next = || text(&names.next_within(PATIENCE).unwrap().expect("it is told"));
         assert_eq!(next(), "+jobs/1");
-        let second = client.allocate("jobs/2", Spec::new(8)).unwrap();
+        let second = client.segment("jobs/2").allocate(Spec::new(8)).unwrap();
         assert_eq!(next(), "+jobs/2");
         first.release().unwrap();
         assert_eq!(next(), "-jobs/1");
         // The name returns with another segment, while the watcher does not look.
         second.release().unwrap();
-        client.allocate("jobs/2", Spec::new(8)).unwrap();
+        client.segment("jobs/2").allocate(Spec::new(8)).unwrap();
         assert_eq!([next(), next()], ["-jobs/2", "+jobs/2"]);
-        client.allocate("others/2", Spec::new(8)).unwrap();
+        client.segment("others/2").allocate(Spec::new(8)).unwrap();
         // Longer than the timeout of a call.
         assert_eq!(names.next_within(Duration::from_millis(900)).unwrap(), None, "not of this prefix");
         assert_eq!(names.errors(), 0);
-        let third = client.allocate("jobs/3", Spec::new(8)).unwrap();
+        let third = client.segment("jobs/3").allocate(Spec::new(8)).unwrap();
         assert_eq!(text(&names.next().unwrap().unwrap()), "+jobs/3");
         let own = third.stat().unwrap().permissions;
         third.set_permissions(crate::Permissions { mode: crate::Mode(0o640), ..own }).unwrap();
@@ -287,12 +287,12 @@ mod tests {
         let client = node.client();
         let mut names = client.aio().unwrap().watch_names("").unwrap();
         assert!(poll_once(&mut Box::pin(names.next())).is_pending());
-        client.allocate("one", Spec::new(8)).unwrap();
+        client.segment("one").allocate(Spec::new(8)).unwrap();
         assert_eq!(text(&block_on(names.next()).unwrap()), "+one");
         for _ in 0..3 {
             assert!(poll_once(&mut Box::pin(names.next())).is_pending());
         }
-        client.allocate("two", Spec::new(8)).unwrap();
+        client.segment("two").allocate(Spec::new(8)).unwrap();
         let next = std::future::poll_fn(|context| Pin::new(&mut names).poll_next(context));
         assert_eq!(text(&block_on(next).unwrap().unwrap()), "+two");
         assert!(client.watch_names(&"x".repeat(200)).is_err(), "no name is that long");

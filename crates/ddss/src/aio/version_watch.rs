@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let scores = client.aio()?.allocate("scores", ddss::Spec::new(64)).await?;
+/// let scores = client.aio()?.segment("scores").allocate(64).await?;
 /// let mut versions = scores.watch();
 /// let first = versions.next().await?;
 /// let put = scores.put(0, b"the next one").await?;

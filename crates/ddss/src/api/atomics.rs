@@ -24,7 +24,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// # let segment = client.allocate("leader", ddss::Spec::new(8))?;
+    /// # let segment = client.segment("leader").allocate(8)?;
     /// let won = segment.compare_swap(0, 0, 17)?.before == 0;
     /// assert!(won);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,7 +40,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// let peak = client.allocate("peak", ddss::Spec::new(8))?;
+    /// let peak = client.segment("peak").allocate(8)?;
     /// assert_eq!(peak.fetch_max(0, 7)?.before, 0);
     /// let smaller = peak.fetch_max(0, 5)?;
     /// assert_eq!((smaller.before, smaller.stamp.version.0), (7, 1));
@@ -56,7 +56,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// let stock = client.allocate("stock", ddss::Spec::new(8))?;
+    /// let stock = client.segment("stock").allocate(8)?;
     /// stock.fetch_add(0, 3)?;
     /// let has_sold = |wanted| Ok::<_, ddss::Error>(stock.checked_sub(0, wanted)?.before >= wanted);
     /// assert!(has_sold(2)? && !has_sold(2)? && has_sold(1)?);

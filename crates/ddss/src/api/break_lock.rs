@@ -19,7 +19,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// let door = client.allocate("door", ddss::Spec::new(8))?;
+    /// let door = client.segment("door").allocate(8)?;
     /// # let _held = door.lock()?;
     /// if let Some(holder) = door.stat()?.lock.holder {
     ///     println!("taking it from a client of {}", holder.node);

@@ -96,7 +96,7 @@ impl LockGuard {
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
     /// let spec = ddss::Spec::new(64).model(ddss::Model::Version);
-    /// let account = client.allocate("account", spec)?;
+    /// let account = client.segment("account").allocate(spec)?;
     /// let held = account.lock()?;
     /// let put = held.put_if(held.version(), 0, b"first")?;
     /// let parts: [(u64, &[u8]); 2] = [(0, b"FIRST"), (8, b"and more")];
@@ -149,7 +149,7 @@ impl LockGuard {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// # let account = client.allocate("account", ddss::Spec::new(64))?;
+    /// # let account = client.segment("account").allocate(64)?;
     /// let held = account.lock()?;
     /// held.renew()?;
     /// account.break_lock()?;

@@ -14,6 +14,7 @@ mod get_put;
 mod large_values;
 mod lock;
 mod metadata;
+mod named;
 #[cfg(feature = "postcard")]
 mod postcard_value;
 mod segment;
@@ -23,6 +24,7 @@ mod vectored;
 mod watch;
 
 pub use batches::batch::Batch;
+pub use named::{Handle, Named};
 #[cfg(feature = "postcard")]
 pub use postcard_value::PostcardValue;
 pub use segment::Segment;

@@ -56,14 +56,14 @@ impl<T: Serialize + DeserializeOwned> PostcardValue<T> {
     pub async fn allocate(client: &Client, name: &str, bytes: u64, value: &T) -> Result<Self, Error> {
         let bytes = bytes.saturating_add(HEAD_BYTES as u64);
         let encoded = encode(value, name, bytes)?;
-        let segment = client.allocate(name, Spec::new(bytes)).await?;
+        let segment = client.segment(name).allocate(Spec::new(bytes)).await?;
         segment.put(0, &encoded).await?;
         Ok(Self { segment, kind: PhantomData })
     }
 
     /// Opens a segment by name. Its content is decoded by [`get`](Self::get).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        let segment = client.open(name).await?;
+        let segment = client.segment(name).open().await?;
         Ok(Self { segment, kind: PhantomData })
     }
 

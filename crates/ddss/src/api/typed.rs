@@ -109,7 +109,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 
     /// Allocates a segment that holds one value.
     pub async fn allocate(client: &Client, name: &str, value: &T) -> Result<Self, Error> {
-        let segment = client.allocate(name, Spec::new(size::<T>())).await?;
+        let segment = client.segment(name).allocate(Spec::new(size::<T>())).await?;
         check::<T>(segment.len(), name, 0, 1)?;
         let shared = Self { segment, offset: 0, kind: PhantomData };
         shared.put(value).await?;
@@ -120,7 +120,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape). Segments record no types: two types of one size are not told apart. For a part of
     /// a larger segment there is [`new`](Self::new).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        let segment = client.open(name).await?;
+        let segment = client.segment(name).open().await?;
         if segment.location().row_bytes != 0 || segment.len() != size::<T>() {
             let size = size::<T>();
             let wanted = format_args!("one of {size} bytes for one value");
@@ -229,14 +229,14 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
 
     /// Allocates a segment that holds `count` values, all bytes zero.
     pub async fn allocate(client: &Client, name: &str, count: usize) -> Result<Self, Error> {
-        let segment = client.allocate(name, Spec::new(size::<T>().saturating_mul(count as u64))).await?;
+        let segment = client.segment(name).allocate(Spec::new(size::<T>().saturating_mul(count as u64))).await?;
         check::<T>(segment.len(), name, 0, count)?;
         Ok(Self { segment, offset: 0, count, kind: PhantomData })
     }
 
     /// Opens a segment by name and views all of it as values.
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        let segment = client.open(name).await?;
+        let segment = client.segment(name).open().await?;
         let count = segment.len().checked_div(size::<T>()).unwrap_or(0);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         Ok(Self { segment, offset: 0, count, kind: PhantomData })

@@ -29,7 +29,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// # let table = client.allocate("table", ddss::Spec::new(3 * 4096))?;
+    /// # let table = client.segment("table").allocate(3 * 4096)?;
     /// let (mut sum, mut here, mut next) = (0, [0; 4096], [0; 4096]);
     /// table.get_into(0, &mut here)?;
     /// for offset in [4096, 2 * 4096] {
@@ -71,7 +71,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
+    /// # let table = client.segment("table").allocate(4096)?;
     /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
     /// assert_eq!(head.version(), tail.version());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -92,7 +92,7 @@ impl Segment {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
+    /// # let table = client.segment("table").allocate(4096)?;
     /// let (mut head, mut tail) = ([0; 8], [0; 96]);
     /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
     /// println!("both are of {}", stamp.version);

@@ -79,7 +79,7 @@ mod tests {
         // If this broke, a service with one thread would stand still while one of its tasks reads.
         let node = TestNode::start();
         let client = node.local_read_client();
-        let segment = aio::Segment::from(&client.allocate("plain", Spec::new(1 << 20)).unwrap());
+        let segment = aio::Segment::from(&client.segment("plain").allocate(Spec::new(1 << 20)).unwrap());
         let map = SharedMap::<u64, u64>::allocate(&client, "map", 100).unwrap();
         map.insert(&7, &8).unwrap();
         let tasks = client.aio().unwrap();

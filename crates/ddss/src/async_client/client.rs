@@ -253,7 +253,7 @@ mod tests {
         block_on(async {
             client.ping().await.unwrap();
             for bytes in [8, 32, 33, 5000, 1 << 20] {
-                let segment = client.allocate(&format!("s{bytes}"), Spec::new(bytes)).await.unwrap();
+                let segment = client.segment(&format!("s{bytes}")).allocate(Spec::new(bytes)).await.unwrap();
                 let value = vec![bytes as u8 ^ 0x5a; bytes as usize];
                 let put = segment.put(0, &value).await.unwrap();
                 let got = segment.get(..).await.unwrap();
@@ -261,7 +261,7 @@ mod tests {
                 assert_eq!(segment.get(1..=bytes).await.unwrap_err().kind(), ErrorKind::OutOfRange);
                 segment.release().await.unwrap();
             }
-            assert_eq!(client.open("nothing").await.unwrap_err().kind(), ErrorKind::NotFound);
+            assert_eq!(client.segment("nothing").open().await.unwrap_err().kind(), ErrorKind::NotFound);
         });
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
         block_on(async {
-            let segment = client.allocate("many", Spec::new(64 * 500)).await.unwrap();
+            let segment = client.segment("many").allocate(Spec::new(64 * 500)).await.unwrap();
             let tasks: Vec<_> = (0..500u64)
                 .map(|index| {
                     let segment = segment.clone();
@@ -292,7 +292,7 @@ mod tests {
         // If this broke, the bytes of one call could land in the buffer of another.
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
-        let segment = block_on(client.allocate("dropped", Spec::new(1 << 20))).unwrap();
+        let segment = block_on(client.segment("dropped").allocate(Spec::new(1 << 20))).unwrap();
         block_on(segment.put(0, &vec![1; 1 << 20])).unwrap();
         for turn in 0..200u32 {
             let mut dropped = Box::pin(segment.get(..));
@@ -316,7 +316,7 @@ mod tests {
         // If this broke, a multi-threaded runtime could not use it.
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
-        let segment = block_on(client.allocate("threads", Spec::new(8))).unwrap();
+        let segment = block_on(client.segment("threads").allocate(Spec::new(8))).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let segment = segment.clone();
@@ -338,8 +338,10 @@ mod tests {
         // If this broke, a service that cancels tasks would run out of calls or memory, or leak locks.
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
-        let (words, locked) =
-            (block_on(client.allocate("words", Spec::new(4096))), block_on(client.allocate("locked", Spec::new(8))));
+        let (words, locked) = (
+            block_on(client.segment("words").allocate(Spec::new(4096))),
+            block_on(client.segment("locked").allocate(Spec::new(8))),
+        );
         let (words, locked) = (words.unwrap(), locked.unwrap());
         std::thread::scope(|scope| {
             for thread in 0..4u64 {

@@ -93,7 +93,7 @@ mod tests {
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
         block_on(async {
-            let segment = client.allocate("together", Spec::new(4096)).await.unwrap();
+            let segment = client.segment("together").allocate(Spec::new(4096)).await.unwrap();
             let mut batch = client.batch();
             for index in 0..40 {
                 batch.put(&segment, index * 8, &index.to_le_bytes()).unwrap();
@@ -120,7 +120,7 @@ mod tests {
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
         block_on(async {
-            let [one, other] = ["one", "other"].map(|name| client.allocate(name, Spec::new(200_000)));
+            let [one, other] = ["one", "other"].map(|name| client.segment(name).allocate(Spec::new(200_000)));
             let (one, other) = (one.await.unwrap(), other.await.unwrap());
             let mut batch = client.batch();
             for index in 0..200u64 {

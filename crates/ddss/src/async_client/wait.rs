@@ -116,8 +116,10 @@ mod tests {
         const WATCHERS: usize = 5000;
         let node = TestNode::start();
         let client = node.client();
-        let (seen, other) =
-            (client.allocate("seen", Spec::new(8)).unwrap(), client.allocate("other", Spec::new(8)).unwrap());
+        let (seen, other) = (
+            client.segment("seen").allocate(Spec::new(8)).unwrap(),
+            client.segment("other").allocate(Spec::new(8)).unwrap(),
+        );
         let watch = |segment: &Segment| {
             let segment = aio::Segment::from(segment);
             let waits = (0..WATCHERS).map(|_| segment.clone());
@@ -129,7 +131,7 @@ mod tests {
         poll_until_parked(&client, &mut first, WATCHERS - 16);
         poll_until_parked(&client, &mut second, 2 * WATCHERS - 16);
         for _ in 0..100 {
-            client.open("seen").unwrap();
+            client.segment("seen").open().unwrap();
             assert_eq!(other.get(0..8).unwrap().version(), Version(0));
         }
         seen.put(0, &[1; 8]).unwrap();
@@ -149,8 +151,8 @@ mod tests {
         // If this broke, a wait would be refused as busy, or never end.
         let node = TestNode::start();
         let client = node.client();
-        let segment = client.allocate("quiet", Spec::new(8)).unwrap();
-        let other = client.allocate("other", Spec::new(8)).unwrap();
+        let segment = client.segment("quiet").allocate(Spec::new(8)).unwrap();
+        let other = client.segment("other").allocate(Spec::new(8)).unwrap();
         let soon = aio::Segment::from(&segment).with_timeout(Duration::from_millis(300));
         let watch = || async { is_late(soon.wait_newer_than(Version(0)).await.expect_err("no put was made")) };
         block_on(join_all((0..300).map(|_| watch()).collect()));
@@ -176,8 +178,8 @@ mod tests {
         const THREADS: usize = 60;
         let node = TestNode::start();
         let client = node.client();
-        let segment = client.allocate("watched", Spec::new(8)).unwrap();
-        let other = client.allocate("other", Spec::new(8)).unwrap();
+        let segment = client.segment("watched").allocate(Spec::new(8)).unwrap();
+        let other = client.segment("other").allocate(Spec::new(8)).unwrap();
         std::thread::scope(|scope| {
             let watchers: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| segment.wait_newer_than(Version(0)))).collect();
             until_parked(&client, THREADS - 4 - 16);
@@ -201,10 +203,10 @@ mod tests {
         const WAITERS: usize = 2000;
         let node = TestNode::start();
         let (client, gone) = (node.client(), node.client());
-        let segment = client.allocate("locked", Spec::new(8)).unwrap();
+        let segment = client.segment("locked").allocate(Spec::new(8)).unwrap();
         let held = segment.lock().unwrap();
         let wait = |client: &Client| {
-            let segment = aio::Segment::from(&client.open("locked").unwrap());
+            let segment = aio::Segment::from(&client.segment("locked").open().unwrap());
             let waits =
                 (0..WAITERS).map(|_| segment.clone()).map(|segment| Box::pin(async move { segment.lock().await }));
             let mut waits: Vec<_> = waits.collect();
@@ -234,7 +236,7 @@ mod tests {
         // If this broke, one client could take the memory of its node.
         let node = TestNode::start_with(|config| config.waits_per_client = 50);
         let client = node.client();
-        let segment = aio::Segment::from(&client.allocate("watched", Spec::new(8)).unwrap());
+        let segment = aio::Segment::from(&client.segment("watched").allocate(Spec::new(8)).unwrap());
         let mut waits: Vec<_> = (0..100).map(|_| Box::pin(segment.wait_newer_than(Version(0)))).collect();
         let (mut refused, patience) = (0, Instant::now() + Duration::from_secs(60));
         while waits.len() > 66 {
@@ -263,9 +265,9 @@ mod tests {
         let node = TestNode::start();
         let client = node.client();
         let (first, second) = (client.aio().unwrap(), client.aio().unwrap());
-        let segment = client.allocate("shared", Spec::new(8)).unwrap();
+        let segment = client.segment("shared").allocate(Spec::new(8)).unwrap();
         block_on(aio::Segment::from(&segment).put(0, b"a handle")).unwrap();
-        let opened = block_on(first.open("shared")).unwrap();
+        let opened = block_on(first.segment("shared").open()).unwrap();
         assert_eq!(&block_on(opened.get(0..8)).unwrap()[..], b"a handle");
         block_on(second.ping()).unwrap();
         drop((first, second));

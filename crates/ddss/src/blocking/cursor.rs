@@ -22,7 +22,7 @@ use std::ops::RangeBounds;
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use std::io::{BufRead, Write};
-/// let notes = client.allocate("notes", ddss::Spec::new(64))?;
+/// let notes = client.segment("notes").allocate(64)?;
 /// let mut writer = notes.writer(0);
 /// writeln!(writer, "first line")?;
 /// let stamp = writer.finish()?;
@@ -103,7 +103,7 @@ impl Seek for SegmentReader {
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use std::io::Write;
 ///
-/// let notes = client.allocate("notes", ddss::Spec::new(64))?;
+/// let notes = client.segment("notes").allocate(64)?;
 /// let mut writer: ddss::SegmentWriter = notes.writer(0);
 /// writeln!(writer, "first line")?;
 /// assert_eq!(writer.finish()?.version.0, 1);
@@ -186,7 +186,7 @@ mod tests {
         // If this broke, code that streams a segment would mix two values without an error.
         let node = TestNode::start_with(|config| config.pool_bytes = 64 << 20);
         let bytes = 2 * TRANSFER_BYTES_MAX + 5;
-        let segment = node.client().allocate("stream", Spec::new(bytes as u64)).unwrap();
+        let segment = node.client().segment("stream").allocate(Spec::new(bytes as u64)).unwrap();
         let mut writer = segment.writer(1);
         writer.write_all(&vec![7; bytes - 1]).unwrap();
         let full = writer.write(&[1]).unwrap_err();
@@ -214,7 +214,7 @@ mod tests {
         // If this broke, a program that seeks would move a mebibyte for each of its small reads.
         let node = TestNode::start_with(|config| config.pool_bytes = 64 << 20);
         let bytes: Vec<u8> = (0..8u32 << 18).flat_map(|word| word.to_le_bytes()).collect();
-        let segment = node.client().allocate("index", Spec::new(bytes.len() as u64)).unwrap();
+        let segment = node.client().segment("index").allocate(Spec::new(bytes.len() as u64)).unwrap();
         segment.put(0, &bytes).unwrap();
         let mut reader = segment.reader(..).unwrap();
         let (mut gets, mut moved) = node.gets(0);

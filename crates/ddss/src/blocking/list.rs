@@ -11,7 +11,7 @@ use ddss_core::Listing;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// # client.allocate("scores/today", ddss::Spec::new(64))?;
+/// # client.segment("scores/today").allocate(64)?;
 /// for listing in client.list("scores/")? {
 ///     let listing = listing?;
 ///     println!("{} {} bytes on {}", listing.name, listing.len, listing.home);

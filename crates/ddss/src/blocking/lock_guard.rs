@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let account = client.allocate("account", ddss::Spec::new(64))?;
+/// let account = client.segment("account").allocate(64)?;
 /// let held = account.lock()?;
 /// let balance = held.get(0..8)?;
 /// held.put(0, &balance)?;

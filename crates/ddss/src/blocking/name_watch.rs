@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// use ddss::{SegmentEvent, Spec};
+/// use ddss::SegmentEvent;
 /// use std::time::Duration;
 ///
 /// let mut names = client.watch_names("jobs/")?;
 /// assert!(names.next_within(Duration::from_millis(20))?.is_none());
-/// let job = client.allocate("jobs/1", Spec::new(64))?;
+/// let job = client.segment("jobs/1").allocate(64)?;
 /// assert!(matches!(names.next().transpose()?, Some(SegmentEvent::Created(made)) if made.len == 64));
 /// job.release()?;
 /// assert!(matches!(names.next().transpose()?, Some(SegmentEvent::Released(name)) if name == "jobs/1"));

@@ -15,7 +15,7 @@ use ddss_core::Version;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let scores = client.allocate("scores", ddss::Spec::new(64))?;
+/// let scores = client.segment("scores").allocate(64)?;
 /// let mut versions = scores.watch();
 /// # let mut rounds = 0;
 /// while let Some(stamp) = versions.next().transpose()? {

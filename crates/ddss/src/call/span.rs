@@ -64,7 +64,7 @@ mod tests {
     fn each_call_of_both_clients_has_a_span_that_names_it() {
         // If this broke, a trace would not show which call of which segment took the time, or that it failed.
         let node = TestNode::start();
-        let segment = node.client().allocate("traced", Spec::new(8)).unwrap();
+        let segment = node.client().segment("traced").allocate(Spec::new(8)).unwrap();
         let (lines, tasks) = (Lines::default(), segment.client().aio().unwrap());
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG);
@@ -72,7 +72,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             segment.put(0, &[1; 8]).unwrap();
             segment.put_if(Version(9), 0, &[2; 8]).unwrap_err();
-            block_on(async { tasks.open("traced").await.unwrap().put(0, &[3; 8]).await.unwrap() });
+            block_on(async { tasks.segment("traced").open().await.unwrap().put(0, &[3; 8]).await.unwrap() });
             let mut batch = node.client().batch();
             batch.put(&segment, 0, &[4; 8]).unwrap();
             batch.put(&segment, 0, &[5; 8]).unwrap();

@@ -23,10 +23,10 @@ const _: () = assert!(size_of::<Error>() == 8, "results stay small");
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// use ddss::{Client, ConnectOptions, Spec};
+/// use ddss::{Client, ConnectOptions};
 ///
 /// let client = Client::connect_with(ConnectOptions::new().directory(node.folder()))?;
-/// if let Err(error) = client.allocate("frames", Spec::new(1 << 20)) {
+/// if let Err(error) = client.segment("frames").allocate(1 << 20) {
 ///     if let Some(reached) = error.limit() {
 ///         eprintln!("no more {}: {:?} are used", reached.limit, reached.used);
 ///     }
@@ -62,12 +62,12 @@ impl Error {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// let account = client.allocate("account", ddss::Spec::new(64))?;
+    /// let account = client.segment("account").allocate(64)?;
     /// let held = account.lock()?;
     /// let error = account.lock_with(ddss::LockOptions::new().timeout(std::time::Duration::ZERO)).expect_err("it is held");
     /// assert!(error.is_retryable() && !error.is_conflict());
     /// held.unlock()?;
-    /// assert!(!client.open("nothing").expect_err("no such name").is_retryable());
+    /// assert!(!client.segment("nothing").open().expect_err("no such name").is_retryable());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_retryable(&self) -> bool {
@@ -95,7 +95,7 @@ impl Error {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// let account = client.allocate("account", ddss::Spec::new(64))?;
+    /// let account = client.segment("account").allocate(64)?;
     /// let seen = account.get(0..8)?;
     /// let other = account.put(0, b"first")?;
     /// let error = account.put_if(seen.version(), 0, b"second").expect_err("it has changed");

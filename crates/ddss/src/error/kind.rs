@@ -8,7 +8,7 @@ use ddss_core::Failure;
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::ErrorKind;
-/// let error = client.open("nothing").expect_err("there is no such name");
+/// let error = client.segment("nothing").open().expect_err("there is no such name");
 /// assert_eq!(error.kind(), ErrorKind::NotFound);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

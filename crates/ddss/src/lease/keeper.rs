@@ -207,19 +207,19 @@ mod tests {
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let (mine, theirs) = (node.client(), node.client());
         let names: Vec<String> = (0..8).map(|number| format!("lock/{number}")).collect();
-        let segments: Vec<_> = names.iter().map(|name| mine.allocate(name, Spec::new(64)).unwrap()).collect();
+        let segments: Vec<_> = names.iter().map(|name| mine.segment(name).allocate(Spec::new(64)).unwrap()).collect();
         let guards: Vec<LockGuard> = segments.iter().map(|segment| segment.lock_with(kept()).unwrap()).collect();
         // Each renewal comes a third of the lease after the one before: the fourth is beyond the first lease.
         wait_until(|| guards.iter().all(|guard| guard.lease.current().renewals() >= 4));
         for (guard, name) in guards.iter().zip(&names) {
             assert!(!guard.lease_left().is_zero());
-            let other = theirs.open(name).unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO));
+            let other = theirs.segment(name).open().unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO));
             assert_eq!(other.unwrap_err().kind(), ErrorKind::Locked);
             guard.put(0, b"still").unwrap();
         }
         drop(guards);
         for name in &names {
-            theirs.open(name).unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap();
+            theirs.segment(name).open().unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap();
         }
         wait_until(|| !mine.keeper().is_running());
         // The next guard starts the thread again.
@@ -232,10 +232,10 @@ mod tests {
         // If this broke, a process would count on a lock that another one has.
         let node = TestNode::start();
         let (mine, theirs) = (node.client(), node.client());
-        let segment = mine.allocate("locked", Spec::new(64)).unwrap();
+        let segment = mine.segment("locked").allocate(Spec::new(64)).unwrap();
         let lost = segment.lock_with(kept()).unwrap();
         assert_eq!(segment.break_lock().unwrap(), 1);
-        let next = theirs.open("locked").unwrap().lock().unwrap();
+        let next = theirs.segment("locked").open().unwrap().lock().unwrap();
         wait_until(|| lost.lease_left().is_zero());
         assert_eq!(lost.renew().unwrap_err().kind(), ErrorKind::LockLost);
         assert_eq!(lost.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
@@ -244,7 +244,7 @@ mod tests {
         drop(lost);
         next.put(0, b"next").unwrap();
         // A lease that ended by itself is not revived.
-        let short = theirs.open("locked").unwrap();
+        let short = theirs.segment("locked").open().unwrap();
         next.unlock().unwrap();
         let ended = short.lock_with(LockOptions::new().lease(Duration::from_micros(1))).unwrap();
         let after = segment.lock().unwrap();
@@ -258,7 +258,7 @@ mod tests {
         let node = TestNode::start();
         let client = node.client().aio().unwrap();
         block_on(async {
-            let segment = client.allocate("task", Spec::new(64)).await.unwrap();
+            let segment = client.segment("task").allocate(Spec::new(64)).await.unwrap();
             let guard = segment.lock_with(kept()).await.unwrap();
             wait_until(|| guard.lease.current().renewals() >= 4);
             guard.renew().await.unwrap();

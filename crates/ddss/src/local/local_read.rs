@@ -299,8 +299,8 @@ mod tests {
         let (local, remote) = (node.local_read_client(), node.client());
         for (index, model) in MODELS.into_iter().enumerate() {
             let name = format!("model-{index}");
-            let here = local.allocate(&name, Spec::new(200).model(model)).unwrap();
-            let there = remote.open(&name).unwrap();
+            let here = local.segment(&name).allocate(Spec::new(200).model(model)).unwrap();
+            let there = remote.segment(&name).open().unwrap();
             assert_eq!(here.location().can_read_locally(), model != Model::Read, "{model:?}");
             assert!(
                 !here.with_model(Model::Read).location().can_read_locally() && !there.location().can_read_locally()
@@ -327,8 +327,8 @@ mod tests {
     /// Reads concurrently with a writer whose values repeat one byte.
     fn beside_a_writer(node: &TestNode, model: Model, mut look: impl FnMut(&[u8])) {
         let (local, remote): (Client, Client) = (node.local_read_client(), node.client());
-        let here = local.allocate("beside", Spec::new(192).model(model)).unwrap();
-        let there = remote.open("beside").unwrap();
+        let here = local.segment("beside").allocate(Spec::new(192).model(model)).unwrap();
+        let there = remote.segment("beside").open().unwrap();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for turn in 0..10_000 {

@@ -13,7 +13,7 @@ use ddss_core::{ArenaRange, AtomicOp, Completion, Operation, Ranges, Version};
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let segment = client.allocate("answers", ddss::Spec::new(64))?;
+/// let segment = client.segment("answers").allocate(64)?;
 /// let answers = client.batch().put(&segment, 0, b"here")?.run()?;
 /// for answer in answers {
 ///     match answer? {

@@ -10,7 +10,7 @@ fn atomics_are_atomic_and_increment_version() {
     // If this broke, two services could both believe that they are the leader.
     let node = TestNode::start();
     let client = node.client();
-    let words = client.allocate("words", Spec::new(32)).unwrap();
+    let words = client.segment("words").allocate(Spec::new(32)).unwrap();
     assert_eq!(words.fetch_add(8, 5).unwrap().before, 0);
     assert_eq!(words.swap(8, 9).unwrap().before, 5);
     let lost = words.compare_swap(8, 1, 2).unwrap();
@@ -37,14 +37,14 @@ fn atomics_are_atomic_and_increment_version() {
 fn put_if_does_nothing_when_version_differs() {
     // If this broke, a checkpoint could overwrite a newer one.
     let node = TestNode::start();
-    let segment = node.client().allocate("versions", Spec::new(64)).unwrap();
+    let segment = node.client().segment("versions").allocate(Spec::new(64)).unwrap();
     let first = segment.put_if(Version(0), 0, b"one").unwrap();
     let stale = segment.put_if(Version(0), 0, b"two").unwrap_err();
     assert_eq!((stale.kind(), stale.is_indeterminate()), (ErrorKind::VersionMismatch, false));
     assert_eq!(segment.put_if(first.version, 0, b"three").unwrap().version, Version(2));
     assert_eq!(&segment.get(0..5).unwrap()[..], b"three");
     let strict = Spec::new(8).model(Model::Version);
-    let versioned = node.client().allocate("model-version", strict).unwrap();
+    let versioned = node.client().segment("model-version").allocate(strict).unwrap();
     assert_eq!(versioned.put(0, &[1]).unwrap_err().kind(), ErrorKind::VersionMismatch);
     assert_eq!(versioned.put_if(Version(0), 0, &[1]).unwrap().version, Version(1));
 }
@@ -54,7 +54,7 @@ fn wait_newer_than_returns_when_version_comes() {
     // If this broke, a follower would poll, or sleep forever.
     let node = TestNode::start();
     let client = node.client();
-    let segment = client.allocate("watched", Spec::new(8)).unwrap();
+    let segment = client.segment("watched").allocate(Spec::new(8)).unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| segment.get_with(.., GetOptions::new().newer_than(Version(0))).unwrap());
         std::thread::sleep(Duration::from_millis(20));
@@ -62,7 +62,7 @@ fn wait_newer_than_returns_when_version_comes() {
         assert_eq!(&waits.join().unwrap()[..], &7u64.to_le_bytes());
     });
     let impatient = node.short_timeout_client();
-    let waited = impatient.open("watched").unwrap().wait_newer_than(Version(1)).unwrap_err();
+    let waited = impatient.segment("watched").open().unwrap().wait_newer_than(Version(1)).unwrap_err();
     assert_eq!(waited.kind(), ErrorKind::TimedOut);
 }
 
@@ -71,8 +71,8 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     // If this broke, two holders could write at the same time, or a dead holder would block every client.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.short_timeout_client());
-    let segment = mine.allocate("locked", Spec::new(64)).unwrap();
-    let other = theirs.open("locked").unwrap();
+    let segment = mine.segment("locked").allocate(Spec::new(64)).unwrap();
+    let other = theirs.segment("locked").open().unwrap();
     let held = segment.lock().unwrap();
     held.put(0, b"mine").unwrap();
     assert_eq!(&held.get(0..4).unwrap()[..], b"mine");
@@ -96,7 +96,7 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     drop((next, other));
     // A second lock of one client waits in the lock queue like any other and is granted when the first one is
     // released.
-    let again = node.short_timeout_client().open("locked").unwrap();
+    let again = node.short_timeout_client().segment("locked").open().unwrap();
     let first = again.lock().unwrap();
     let at_once = again.lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap_err();
     assert_eq!(at_once.kind(), ErrorKind::Locked);

@@ -10,7 +10,7 @@ fn batch_larger_than_ring_returns_each_reply() {
     let node = TestNode::start();
     let client = node.client();
     let segments: Vec<_> =
-        (0..4).map(|index| client.allocate(&format!("s{index}"), Spec::new(100_000)).unwrap()).collect();
+        (0..4).map(|index| client.segment(&format!("s{index}")).allocate(Spec::new(100_000)).unwrap()).collect();
     for round in 0..3u8 {
         let mut batch = client.batch();
         for index in 0..300usize {
@@ -26,7 +26,7 @@ fn batch_larger_than_ring_returns_each_reply() {
         }
     }
     // Large calls take turns in the arena.
-    let large = client.allocate("large", Spec::new(1 << 20)).unwrap();
+    let large = client.segment("large").allocate(Spec::new(1 << 20)).unwrap();
     let mut batch = client.batch();
     for _ in 0..12 {
         batch.get(&large, ..).unwrap();
@@ -45,7 +45,7 @@ fn batch_covers_every_operation_on_bytes() {
     // If this broke, a program would have to make some of its calls one by one, or take one reply for another.
     let node = TestNode::start_with(|config| config.progress_threads = 2);
     let client = node.client();
-    let [one, other] = ["one", "other"].map(|name| client.allocate(name, Spec::new(10_000)).unwrap());
+    let [one, other] = ["one", "other"].map(|name| client.segment(name).allocate(Spec::new(10_000)).unwrap());
     one.put(0, &5u64.to_le_bytes()).unwrap();
     let mut batch = client.batch();
     batch.put_many(&other, &[(0, &[1; 3000]), (5000, &[2; 3000])]).unwrap();

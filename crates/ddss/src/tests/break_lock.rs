@@ -10,14 +10,14 @@ fn break_lock_grants_next_request_and_refuses_old_holder() {
     // writing.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let segment = mine.allocate("door", Spec::new(8)).unwrap();
+    let segment = mine.segment("door").allocate(Spec::new(8)).unwrap();
     assert_eq!(segment.stat().unwrap().lock.holder, None);
     let lease = Duration::from_secs(500);
     let held = segment.lock_with(LockOptions::new().lease(lease)).unwrap();
     let holder = segment.stat().unwrap().lock.holder.unwrap();
     assert_eq!((holder.node, holder.client.is_some()), (mine.node(), true));
     assert!(Duration::from_micros(holder.lease_left_us.into()) > lease / 2);
-    let other = theirs.open("door").unwrap();
+    let other = theirs.segment("door").open().unwrap();
     std::thread::scope(|scope| {
         let next = scope.spawn(|| other.lock().unwrap().token());
         while segment.stat().unwrap().lock.waiting == 0 {

@@ -9,7 +9,7 @@ fn many_names_are_made_found_and_freed_each_by_itself() {
     // If this broke, one refused name would take thousands of others with it, or a handle would be another name's.
     let node = TestNode::start_with(|config| config.progress_threads = 2);
     let client = node.client();
-    client.allocate("many/7", Spec::new(8)).unwrap();
+    client.segment("many/7").allocate(Spec::new(8)).unwrap();
     let names: Vec<String> = (0..1500).map(|number| format!("many/{number}")).collect();
     let mut wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(64))).collect();
     wanted[9] = ("", Spec::new(64));

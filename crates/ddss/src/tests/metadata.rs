@@ -9,9 +9,9 @@ fn allocation_for_another_user_is_all_or_nothing() {
     // If this broke, a service could not create segments for its users, or would leave unusable segments behind.
     let node = TestNode::start();
     let client = node.local_read_client();
-    let own = client.allocate("mine", Spec::new(64)).unwrap().stat().unwrap().permissions;
+    let own = client.segment("mine").allocate(Spec::new(64)).unwrap().stat().unwrap().permissions;
     let other = Permissions { uid: own.uid + 12345, gid: own.gid + 12345, mode: Mode(0o640) };
-    let made = client.allocate("theirs", Spec::new(64).mode(Mode(0o640)).owner(other.uid, other.gid));
+    let made = client.segment("theirs").allocate(Spec::new(64).mode(Mode(0o640)).owner(other.uid, other.gid));
     if own.uid == 0 {
         let made = made.unwrap();
         made.put(0, b"for you").unwrap();
@@ -19,13 +19,13 @@ fn allocation_for_another_user_is_all_or_nothing() {
         assert_eq!(made.stat().unwrap().permissions, other);
         let future = block_on(async {
             let tasks = client.aio().unwrap();
-            let made = tasks.allocate("theirs-too", Spec::new(64).owner(other.uid, other.gid)).await.unwrap();
+            let made = tasks.segment("theirs-too").allocate(Spec::new(64).owner(other.uid, other.gid)).await.unwrap();
             made.stat().await.unwrap().permissions
         });
         assert_eq!(future, Permissions { mode: Mode::default(), ..other });
     } else {
         assert_eq!(made.unwrap_err().kind(), ErrorKind::PermissionDenied);
-        let free = client.allocate("theirs", Spec::new(64));
+        let free = client.segment("theirs").allocate(Spec::new(64));
         assert!(free.is_ok(), "it was left behind: {free:?}");
     }
 }
@@ -35,7 +35,7 @@ fn change_of_owner_requires_permission() {
     // If this broke, an owner could lose a segment to another user, or an administrator could not transfer it.
     let node = TestNode::start();
     let client = node.local_read_client();
-    let segment = client.allocate("mine", Spec::new(64)).unwrap();
+    let segment = client.segment("mine").allocate(Spec::new(64)).unwrap();
     let put = segment.put(0, b"still here").unwrap();
     let own = segment.stat().unwrap().permissions;
     segment.set_permissions(own).unwrap();
@@ -45,7 +45,7 @@ fn change_of_owner_requires_permission() {
         given.unwrap();
         assert_eq!(segment.stat().unwrap().permissions, other);
         block_on(async {
-            let same = client.aio().unwrap().open("mine").await.unwrap();
+            let same = client.aio().unwrap().segment("mine").open().await.unwrap();
             same.set_permissions(Permissions { mode: Mode(0o644), ..own }).await.unwrap();
         });
     } else {
@@ -54,6 +54,6 @@ fn change_of_owner_requires_permission() {
     }
     assert_eq!(segment.stat().unwrap().permissions, Permissions { mode: Mode(0o644), ..own });
     // The bytes have moved and are unchanged.
-    let value = client.open("mine").unwrap().get(0..10).unwrap();
+    let value = client.segment("mine").open().unwrap().get(0..10).unwrap();
     assert_eq!((&value[..], value.stamp), (&b"still here"[..], put));
 }

@@ -44,17 +44,17 @@ fn wrong_content_and_values_that_do_not_fit_are_refused() {
     let of = |error: Error| error.kind();
     let refused = PostcardValue::allocate(&client, "short", 3, &"four".to_owned()).unwrap_err();
     assert_eq!(of(refused), ErrorKind::BadArgument);
-    assert!(client.open("short").is_err(), "nothing was allocated");
+    assert!(client.segment("short").open().is_err(), "nothing was allocated");
     let value = PostcardValue::allocate(&client, "value", 5, &"four".to_owned()).unwrap();
     assert_eq!(of(value.put(&"too long".to_owned()).unwrap_err()), ErrorKind::BadArgument);
     assert_eq!(value.get().unwrap().value, "four");
     let other = PostcardValue::<[u64; 7]>::open(&client, "value").unwrap();
     assert_eq!(of(other.get().unwrap_err()), ErrorKind::WrongShape);
-    let plain = client.allocate("plain", Spec::new(4)).unwrap();
+    let plain = client.segment("plain").allocate(Spec::new(4)).unwrap();
     let none = PostcardValue::<u8>::open(&client, "plain").unwrap().get().unwrap_err();
     assert_eq!(of(none), ErrorKind::WrongShape);
     plain.release().unwrap();
-    let raw = client.allocate("raw", Spec::new(64)).unwrap();
+    let raw = client.segment("raw").allocate(Spec::new(64)).unwrap();
     let text = PostcardValue::<String>::open(&client, "raw").unwrap();
     for content in [[0u8; 8], [0xff; 8], 100u64.to_le_bytes()] {
         raw.put(0, &content).unwrap();

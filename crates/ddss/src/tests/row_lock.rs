@@ -18,8 +18,8 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     // If this broke, a lock of a row would not exclude other writers of it, or would stop the whole table.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = Table::allocate(&mine, "rows", Spec::new(8).row_len(16)).unwrap();
-    let other = Table::open(&theirs, "rows").unwrap();
+    let table = mine.table("rows").allocate(Spec::new(8).row_len(16)).unwrap();
+    let other = theirs.table("rows").open().unwrap();
     // Its calls wait in vain.
     let hasty = Table::new(other.segment().with_timeout(Duration::from_millis(30))).unwrap();
     let put = table.put(3, 0, b"first").unwrap();
@@ -63,8 +63,8 @@ fn lost_row_lock_admits_no_put() {
     // If this broke, a holder that was away for too long could overwrite its successor's row.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = Table::allocate(&mine, "rows", Spec::new(4).row_len(16)).unwrap();
-    let other = Table::open(&theirs, "rows").unwrap();
+    let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).unwrap();
+    let other = theirs.table("rows").open().unwrap();
     let short = LockOptions::new().lease(Duration::from_millis(1));
     let late = table.lock_row_with(1, short).unwrap();
     let next = other.lock_row(1).unwrap();
@@ -84,8 +84,8 @@ fn locks_of_rows_and_of_their_table_exclude_each_other() {
     // If this broke, a holder of the table would see a row change, or would never get the lock.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = Table::allocate(&mine, "rows", Spec::new(4).row_len(16)).unwrap();
-    let other = Table::open(&theirs, "rows").unwrap();
+    let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).unwrap();
+    let other = theirs.table("rows").open().unwrap();
     let (first, second) = (table.lock_row(1).unwrap(), table.lock_row(2).unwrap());
     assert_eq!(failure(other.segment().lock_with(no_wait())), ErrorKind::Locked);
     std::thread::scope(|scope| {
@@ -115,8 +115,8 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
     let node = TestNode::start();
     let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
     block_on(async {
-        let table = aio::Table::allocate(&mine, "rows", Spec::new(4).row_len(16)).await.unwrap();
-        let other = aio::Table::open(&theirs, "rows").await.unwrap();
+        let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).await.unwrap();
+        let other = theirs.table("rows").open().await.unwrap();
         let held = table.lock_row(2).await.unwrap();
         held.put(0, b"task").await.unwrap();
         assert_eq!(&held.get().await.unwrap()[..4], b"task");

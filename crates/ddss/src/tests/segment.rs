@@ -9,7 +9,7 @@ fn async_vectored_calls_are_atomic() {
     let node = TestNode::start();
     let client = node.client().aio().unwrap();
     block_on(async {
-        let table = client.allocate("table", Spec::new(9000).history(2)).await.unwrap();
+        let table = client.segment("table").allocate(Spec::new(9000).history(2)).await.unwrap();
         let first = table.put_many(&[(0, b"head"), (8990, b"tail")]).await.unwrap();
         let second = table.put_with(&[(0, b"HEAD")], PutOptions::new().if_version(first.version)).await.unwrap();
         let stale = table.put_with(&[(0, b"late")], PutOptions::new().if_version(first.version)).await.unwrap_err();

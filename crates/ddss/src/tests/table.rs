@@ -14,8 +14,8 @@ fn rows_have_versions_of_their_own_on_every_path() {
     let (local, remote) = (node.local_read_client(), node.client());
     for (index, model) in MODELS.into_iter().enumerate() {
         let name = format!("table-{index}");
-        let here = Table::allocate(&local, &name, Spec::new(50).row_len(100).model(model)).unwrap();
-        let there = Table::open(&remote, &name).unwrap();
+        let here = local.table(&name).allocate(Spec::new(50).row_len(100).model(model)).unwrap();
+        let there = remote.table(&name).open().unwrap();
         assert_eq!((there.rows(), there.row_bytes()), (50, 104));
         let first = there.put(7, 0, &[7; 104]).unwrap();
         let second = here.put(8, 3, &[8; 9]).unwrap();
@@ -45,14 +45,14 @@ fn calls_outside_of_one_row_are_refused() {
     // If this broke, a call would change two rows under one version, or memory behind the table.
     let node = TestNode::start();
     let (client, local) = (node.client(), node.local_read_client());
-    let table = Table::allocate(&client, "table", Spec::new(4).row_len(16)).unwrap();
+    let table = client.table("table").allocate(Spec::new(4).row_len(16)).unwrap();
     let of = |error: Error| error.kind();
     assert_eq!(of(table.get(4).unwrap_err()), ErrorKind::OutOfRange);
     assert_eq!(of(table.put(0, 9, &[0; 8]).unwrap_err()), ErrorKind::OutOfRange);
     assert_eq!(of(table.fetch_add(3, 16, 1).unwrap_err()), ErrorKind::OutOfRange);
     assert_eq!(of(table.fetch_add(3, 4, 1).unwrap_err()), ErrorKind::BadArgument);
     // The daemon checks as well, since clients may not.
-    for raw in [client.open("table").unwrap(), local.open("table").unwrap()] {
+    for raw in [client.segment("table").open().unwrap(), local.segment("table").open().unwrap()] {
         assert_eq!(of(raw.get(8..24).unwrap_err()), ErrorKind::OutOfRange);
         assert_eq!(of(raw.put(8, &[1; 16]).unwrap_err()), ErrorKind::OutOfRange);
         assert_eq!(of(raw.put(8, &[1; 400]).unwrap_err()), ErrorKind::OutOfRange);
@@ -67,9 +67,9 @@ fn calls_outside_of_one_row_are_refused() {
         assert_eq!((&values[0][..], &values[1][..], values[0].stamp), (&b"ab"[..], &b"yz"[..], put));
     }
     assert!((0..4).filter(|&row| table.get(row).unwrap().version() > Version(0)).eq([1]));
-    let plain = client.allocate("plain", Spec::new(16)).unwrap();
+    let plain = client.segment("plain").allocate(Spec::new(16)).unwrap();
     assert_eq!(of(Table::new(plain).unwrap_err()), ErrorKind::WrongShape);
-    assert_eq!(of(Table::allocate(&client, "other", Spec::new(8)).unwrap_err()), ErrorKind::BadArgument);
+    assert_eq!(of(client.table("other").allocate(Spec::new(8)).unwrap_err()), ErrorKind::BadArgument);
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn wait_for_a_row_ends_with_its_put_and_no_other() {
     // If this broke, a watcher would poll, miss the change of its row, or wake for the change of another.
     let node = TestNode::start();
     let (writer, watcher) = (node.client(), node.client());
-    let table = Table::allocate(&writer, "watched", Spec::new(8).row_len(16)).unwrap();
-    let there = Table::open(&watcher, "watched").unwrap();
+    let table = writer.table("watched").allocate(Spec::new(8).row_len(16)).unwrap();
+    let there = watcher.table("watched").open().unwrap();
     let hasty = Table::new(there.segment().with_timeout(Duration::from_millis(30))).unwrap();
     table.put(3, 0, b"first").unwrap();
     assert_eq!(there.wait_newer_than(3, Version(0)).unwrap().version, Version(1), "it is there already");
@@ -151,8 +151,8 @@ fn lock_of_the_table_excludes_puts_of_its_rows() {
     // If this broke, a holder of the table's lock would see rows change.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.short_timeout_client());
-    let table = Table::allocate(&mine, "locked", Spec::new(4).row_len(16)).unwrap();
-    let other = Table::open(&theirs, "locked").unwrap();
+    let table = mine.table("locked").allocate(Spec::new(4).row_len(16)).unwrap();
+    let other = theirs.table("locked").open().unwrap();
     let held = table.segment().lock().unwrap();
     assert_eq!(other.put(1, 0, b"they").unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(other.get(1).unwrap_err().kind(), ErrorKind::TimedOut);
@@ -167,8 +167,8 @@ fn readers_of_a_row_see_whole_values_beside_its_writer() {
     // If this broke, a reader would act on a torn row.
     let node = TestNode::start();
     let (local, remote) = (node.local_read_client(), node.client());
-    let here = Table::allocate(&local, "beside", Spec::new(3).row_len(192)).unwrap();
-    let there = Table::open(&remote, "beside").unwrap();
+    let here = local.table("beside").allocate(Spec::new(3).row_len(192)).unwrap();
+    let there = remote.table("beside").open().unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for turn in 0..5_000u32 {
@@ -193,9 +193,9 @@ fn async_table_reads_rows_of_blocking_table() {
     // If this broke, a row would depend on its reader.
     let node = TestNode::start();
     let (threads, tasks) = (node.client(), node.client().aio().unwrap());
-    let table = Table::allocate(&threads, "table", Spec::new(10).row_len(32)).unwrap();
+    let table = threads.table("table").allocate(Spec::new(10).row_len(32)).unwrap();
     block_on(async {
-        let same = aio::Table::open(&tasks, "table").await.unwrap();
+        let same = tasks.table("table").open().await.unwrap();
         let put = same.put(3, 8, b"task").await.unwrap();
         assert_eq!((table.get(3).unwrap().stamp, &table.get(3).unwrap()[8..12]), (put, &b"task"[..]));
         assert_eq!(same.put_if(3, put.version, 0, b"x").await.unwrap().version, Version(2));

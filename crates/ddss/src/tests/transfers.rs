@@ -17,16 +17,16 @@ fn large_node() -> TestNode {
 fn large_value_is_one_version_for_both_clients() {
     // If this broke, a large put would be visible in parts, or a large get would return two versions.
     let node = large_node();
-    let segment = node.client().allocate("large", Spec::new(BYTES as u64 + 8)).unwrap();
+    let segment = node.client().segment("large").allocate(Spec::new(BYTES as u64 + 8)).unwrap();
     let first = segment.put(4, &pattern(1)).unwrap();
     assert_eq!(first.version.0, 1);
     for client in [node.client(), node.local_read_client()] {
-        let value = client.open("large").unwrap().get(4..4 + BYTES as u64).unwrap();
+        let value = client.segment("large").open().unwrap().get(4..4 + BYTES as u64).unwrap();
         assert!(value[..] == pattern(1)[..] && value.stamp == first);
     }
     let client = node.client().aio().unwrap();
     block_on(async {
-        let segment = client.open("large").await.unwrap();
+        let segment = client.segment("large").open().await.unwrap();
         let stale = segment.put_if(crate::Version(0), 0, &pattern(2)).await.unwrap_err();
         assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
         let mut calls = 0;
@@ -50,7 +50,7 @@ fn large_value_is_one_version_for_both_clients() {
 fn reader_of_large_values_never_sees_two_versions() {
     // If this broke, a reader would take the beginning of one put and the end of another for a value.
     let node = large_node();
-    let segment = node.client().allocate("large", Spec::new(BYTES as u64)).unwrap();
+    let segment = node.client().segment("large").allocate(Spec::new(BYTES as u64)).unwrap();
     segment.put(0, &pattern(0)).unwrap();
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -59,7 +59,7 @@ fn reader_of_large_values_never_sees_two_versions() {
             .map(|client| {
                 let is_over = &is_over;
                 scope.spawn(move || {
-                    let (segment, mut seen) = (client.open("large").unwrap(), 0);
+                    let (segment, mut seen) = (client.segment("large").open().unwrap(), 0);
                     while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                         match segment.get(..) {
                             Ok(value) => {
@@ -91,13 +91,13 @@ fn refused_large_put_frees_its_memory() {
     // If this broke, a few refused puts would leave no memory for any other large put.
     let node = large_node();
     let client = node.client();
-    let segment = client.allocate("large", Spec::new(BYTES as u64)).unwrap();
+    let segment = client.segment("large").allocate(Spec::new(BYTES as u64)).unwrap();
     for _ in 0..40 {
         let refused = segment.put_if(crate::Version(9), 0, &pattern(1)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::VersionMismatch);
     }
     segment.put(0, &pattern(2)).unwrap();
-    let whole = client.allocate("too large", Spec::new(20 << 20)).unwrap();
+    let whole = client.segment("too large").allocate(Spec::new(20 << 20)).unwrap();
     let refused = whole.put(0, &vec![1; 17 << 20]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::LimitReached, "a quarter of the pool for one client: {refused}");
     whole.put(0, &vec![1; 16 << 20]).unwrap();

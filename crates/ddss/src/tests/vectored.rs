@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const BYTES: usize = 100_000;
 
 fn filled(client: &Client) -> Segment {
-    let table = client.allocate("table", Spec::new(2 * BYTES as u64)).unwrap();
+    let table = client.segment("table").allocate(Spec::new(2 * BYTES as u64)).unwrap();
     table.put_many(&[(0, &[1; BYTES]), (BYTES as u64, &[2; BYTES])]).unwrap();
     table
 }
@@ -56,7 +56,7 @@ fn nested_call_is_busy_when_client_has_one_channel() {
     let node = TestNode::start();
     let table = filled(&node.client());
     let one = node.one_channel_client();
-    let table = one.open(table.name()).unwrap();
+    let table = one.segment(table.name()).open().unwrap();
     let mut left = vec![0; BYTES];
     let (got, inner) = table.get_many_into_while(&mut [(0, &mut left)], || one.ping());
     assert!(matches!(inner.unwrap_err().kind(), ErrorKind::LimitReached));

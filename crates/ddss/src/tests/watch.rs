@@ -10,8 +10,8 @@ fn watch_reports_newest_version_and_end_of_segment() {
     // If this broke, a follower would stall, or watch a segment that is gone.
     let node = TestNode::start();
     let (client, hasty) = (node.client(), node.short_timeout_client());
-    let segment = client.allocate("watched", Spec::new(8)).unwrap();
-    let mut seen = hasty.open("watched").unwrap().watch();
+    let segment = client.segment("watched").allocate(Spec::new(8)).unwrap();
+    let mut seen = hasty.segment("watched").open().unwrap().watch();
     assert_eq!(seen.next().unwrap().unwrap().version, Version(0));
     let (has_seen, last_seen) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -30,7 +30,7 @@ fn watch_reports_newest_version_and_end_of_segment() {
         assert!(follower.join().unwrap());
     });
     let tasks = client.aio().unwrap();
-    let later = block_on(tasks.allocate("later", Spec::new(8))).unwrap();
+    let later = block_on(tasks.segment("later").allocate(Spec::new(8))).unwrap();
     let mut versions = later.watch();
     assert_eq!(block_on(versions.next()).unwrap().version, Version(0));
     let put = block_on(later.put(0, &[1; 8])).unwrap();

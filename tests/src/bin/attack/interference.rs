@@ -266,7 +266,7 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
         Victim::Local(Box::new(VictimNode::start(SECRET, &program, service)?))
     };
     let client = Client::connect_with(ConnectOptions::new().directory(field.folder()).local_reads(false))?;
-    let segment = client.allocate("neighbour", Spec::new(4096))?;
+    let segment = client.segment("neighbour").allocate(Spec::new(4096))?;
     if afar && let Err(why) = goes_first() {
         eprintln!("the attackers take their share of the client's core: {why}");
     }

@@ -85,7 +85,7 @@ impl Cluster {
             };
             let spec = size.copies(copies).placement(Placement::Node(ddss::NodeId(home_of(index))));
             loop {
-                match client.allocate(&name(index), spec) {
+                match client.segment(&name(index)).allocate(spec) {
                     Ok(_) => break,
                     Err(error) if begin.elapsed() > MAKE_MAX => return Err(error.into()),
                     Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -154,7 +154,7 @@ impl Cluster {
         // A daemon may have restarted a moment ago.
         let (mut moved, until) = (0, Instant::now() + PATIENCE);
         for index in 0..PLACES {
-            let home = patiently(until, || client.open(&name(index))?.stat())?.home;
+            let home = patiently(until, || client.segment(&name(index)).open()?.stat())?.home;
             moved += usize::from(home != ddss::NodeId(home_of(index)));
         }
         Ok(moved)

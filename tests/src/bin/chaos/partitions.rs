@@ -122,13 +122,13 @@ fn until_whole(clients: &[Client], what: &str) -> Result<Duration, Box<dyn Error
 
 fn works(client: &Client, index: usize, what: &str) -> Result<(), ddss::Error> {
     for segment in (0..VALUES).take(usize::from(NODES)) {
-        let segment = client.open(&name(segment))?;
+        let segment = client.segment(&name(segment)).open()?;
         segment.get_into(0, &mut [0; BYTES])?;
     }
     let own = format!("whole/{what}/{}", home_of(index));
-    let made = match client.allocate(&own, Spec::new(8)) {
+    let made = match client.segment(&own).allocate(Spec::new(8)) {
         // An attempt with an unknown outcome may have allocated it.
-        Err(error) if error.kind() == ddss::ErrorKind::AlreadyExists => client.open(&own)?,
+        Err(error) if error.kind() == ddss::ErrorKind::AlreadyExists => client.segment(&own).open()?,
         made => made?,
     };
     made.put(0, &[1; 8])?;

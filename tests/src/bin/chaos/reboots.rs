@@ -70,7 +70,7 @@ pub(crate) fn until_in_sync(field: &Cluster) -> Result<Duration, Box<dyn Error>>
 fn all_in_sync(field: &Cluster) -> Result<Option<String>, ddss::Error> {
     let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
     for index in 0..PLACES {
-        let listing = patiently(Instant::now() + PATIENCE, || client.open(&name(index)))?.stat()?;
+        let listing = patiently(Instant::now() + PATIENCE, || client.segment(&name(index)).open())?.stat()?;
         if listing.replication != ReplicationInfo::InSync {
             return Ok(Some(format!("{} {:?} {:?}", listing.name, listing.replication, listing.degraded)));
         }

@@ -62,7 +62,7 @@ pub(crate) struct Place {
 pub(crate) fn open_all(client: &Client) -> Result<Vec<Place>, ddss::Error> {
     let until = Instant::now() + PATIENCE;
     let place = |index| {
-        let segment = patiently(until, || client.open(&name(index)))?;
+        let segment = patiently(until, || client.segment(&name(index)).open())?;
         let offset = Table::new(segment.clone()).map_or(0, |table| table.row_bytes());
         Ok(Place { segment, offset })
     };

@@ -78,7 +78,7 @@ fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
 fn open(daemon: &Daemon) -> Result<Segment, Broken> {
     let (client, end) = (client(daemon)?, Instant::now() + PATIENCE);
     loop {
-        match client.open("lock_contention") {
+        match client.segment("lock_contention").open() {
             Ok(segment) => return Ok(segment),
             Err(error) if Instant::now() > end => return Err(error.into()),
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -140,7 +140,7 @@ fn slice<L: Line>(line: &mut [L], time: Duration, work: Work) -> Result<Vec<Vec<
 fn main() -> Result<(), Broken> {
     let (seconds, works) = asked()?;
     let daemons = Daemon::pair()?;
-    let home = client(&daemons[0])?.allocate("lock_contention", Spec::new(64))?;
+    let home = client(&daemons[0])?.segment("lock_contention").allocate(Spec::new(64))?;
     let mut ours: Vec<Segment> = (0..CLIENTS).map(|index| open(&daemons[index % 2])).collect::<Result<_, Broken>>()?;
     let mut helpers = Vec::new();
     let mut theirs = pipe_baseline::piped(&mut helpers)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, Table};
+use ddss::{Client, ConnectOptions};
 use ddss_auth::Context;
 use ddss_dsm::{Failure, Homes, Space, SpaceError, SpaceOptions};
 use ddss_group::{Group, GroupEvent, JoinOptions, Member, Membership, NOTE_BYTES};
@@ -63,7 +63,7 @@ impl Rank {
     fn join(folder: &Path, number: u16, ranks: u16) -> Self {
         let client = connect(folder);
         let settings: [u8; NOTE_BYTES] = until("no directory", || {
-            let row = Table::open(&client, &format!("dsm/{NAME}")).ok()?.get(0).ok()?;
+            let row = client.table(&format!("dsm/{NAME}")).open().ok()?.get(0).ok()?;
             row[..4].ne(&[0; 4]).then(|| row[40..120].try_into().unwrap())
         });
         let mut config = IwarpConfig::default();

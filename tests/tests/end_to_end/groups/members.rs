@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, LockOptions, Table};
+use ddss::{Client, ConnectOptions, LockOptions};
 use ddss_auth::Context;
 use ddss_group::{Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES};
 use ddss_testkit::Daemon;
@@ -298,7 +298,7 @@ fn place_that_another_member_probes_is_free() {
     let options = JoinOptions::new(2, "127.0.0.1:7".parse().unwrap());
     let _first = Membership::join(&client, NAME, &options).unwrap();
     // As a member does for a moment that finds the row of a dead one.
-    let table = Table::open(&client, NAME).unwrap();
+    let table = client.table(NAME).open().unwrap();
     let probe = table.lock_row_with(4, LockOptions::new().lease(Duration::from_secs(10)).keep_alive()).unwrap();
     let second = std::thread::scope(|scope| {
         let joining = scope.spawn(|| Membership::join(&client, NAME, &options));

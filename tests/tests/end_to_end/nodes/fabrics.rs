@@ -58,7 +58,7 @@ fn rdma_is_refused_with_a_message_when_rdma_core_is_missing() {
     daemon.wait_until(PATIENCE, |daemon| daemon.stderr().contains("fabric selected")).unwrap();
     daemon.wait_until(PATIENCE, |_| node.join("ddssd.sock").exists()).unwrap();
     let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.path())).unwrap();
-    let segment = client.allocate("hidden", ddss::Spec::new(64)).unwrap();
+    let segment = client.segment("hidden").allocate(ddss::Spec::new(64)).unwrap();
     segment.put(0, b"8 bytes!").unwrap();
     assert_eq!(&*segment.get(0..8).unwrap(), b"8 bytes!");
     drop((segment, client));

@@ -50,7 +50,7 @@ fn three() -> Vec<Daemon> {
         daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
     }
     daemons.iter().for_each(until_all_vote);
-    client(daemons[1].folder()).allocate("of-two", Spec::new(64)).unwrap().put(0, b"kept").unwrap();
+    client(daemons[1].folder()).segment("of-two").allocate(Spec::new(64)).unwrap().put(0, b"kept").unwrap();
     daemons
 }
 
@@ -87,7 +87,7 @@ fn has_its_names(daemons: &[Daemon]) {
     for daemon in daemons {
         let mut bytes = [0; 4];
         until("of-two", || {
-            let segment = client(daemon.folder()).open("of-two").map_err(|error| error.to_string())?;
+            let segment = client(daemon.folder()).segment("of-two").open().map_err(|error| error.to_string())?;
             segment.get_into(0, &mut bytes).map_err(|error| error.to_string())
         });
         assert_eq!(&bytes, b"kept");
@@ -119,14 +119,14 @@ fn original_state_directory_is_refused_after_its_copy_ran() {
         let nodes = nodes(&daemons[0]);
         if nodes.to_string().contains(&listen) { Ok(()) } else { Err(nodes.to_string()) }
     });
-    client(copy.path()).allocate("of-the-copy", Spec::new(64)).unwrap();
+    client(copy.path()).segment("of-the-copy").allocate(Spec::new(64)).unwrap();
     moved.kill().unwrap();
     let old = TempNode::new().unwrap();
     copy_state(daemons[1].folder(), &old);
     is_refused(daemon_in(&old, &[]), "a copy of this state folder is node 2 now");
     let mut again = daemon_in(&copy, &[]);
     is_ready(&mut again);
-    until("it goes on", || client(copy.path()).open("of-the-copy").map_err(|error| error.to_string()));
+    until("it goes on", || client(copy.path()).segment("of-the-copy").open().map_err(|error| error.to_string()));
 }
 
 // If this failed, a voter that has lost its vote would vote again, and two leaders could make conflicting decisions.
@@ -172,7 +172,7 @@ fn stopped_node_exits_when_its_copy_has_taken_its_place() {
     let mut moved = daemon_in(&copy, &[]);
     is_ready(&mut moved);
     until("made at the copy", || {
-        client(copy.path()).allocate("of-the-copy", Spec::new(64)).map_err(|error| error.to_string())
+        client(copy.path()).segment("of-the-copy").allocate(Spec::new(64)).map_err(|error| error.to_string())
     });
     let listen = moved.stdout().split_whitespace().last().unwrap().to_owned();
     until("the cluster knows where it is", || {
@@ -185,7 +185,7 @@ fn stopped_node_exits_when_its_copy_has_taken_its_place() {
     assert_eq!(ended.unwrap_or_else(|| panic!("it runs: {said}")).code(), Some(2), "{said}");
     assert!(said.contains("ddssd: node 2 runs with a copy of this state folder"), "{said}");
     for daemon in [&daemons[0], &daemons[2]] {
-        until("open", || client(daemon.folder()).open("of-the-copy").map_err(|error| error.to_string()));
+        until("open", || client(daemon.folder()).segment("of-the-copy").open().map_err(|error| error.to_string()));
     }
 }
 

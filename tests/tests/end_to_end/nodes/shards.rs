@@ -58,7 +58,7 @@ fn until_they_meet(client: &Client, home: u16) {
     for (shard, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
         assert_eq!(usize::from(Shard::index_of(&Name::new(name).unwrap(), 2)), shard);
         let begin = Instant::now();
-        while let Err(error) = client.allocate(name, spec).and_then(Segment::release) {
+        while let Err(error) = client.segment(name).allocate(spec).and_then(Segment::release) {
             assert!(begin.elapsed() < PATIENCE, "the nodes do not find each other: {error}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -67,7 +67,7 @@ fn until_they_meet(client: &Client, home: u16) {
 
 /// Allocates segments whose names are in both shards.
 fn allocate(client: &Client, prefix: &str, spec: Spec) -> Vec<Segment> {
-    let made = (0..6).map(|number| client.allocate(&format!("{prefix}{number}"), spec).unwrap());
+    let made = (0..6).map(|number| client.segment(&format!("{prefix}{number}")).allocate(spec).unwrap());
     let made: Vec<_> = made.collect();
     assert_eq!(shards_of(&made), BTreeSet::from([0, 1]), "both planes are used");
     made
@@ -133,7 +133,7 @@ fn two_nodes_connect_shard_by_shard() {
     let there = Spec::new(100_000).placement(Placement::Node(ddss::NodeId(2)));
     let segments = [allocate(&one, "here", Spec::new(100_000)), allocate(&one, "there", there)].concat();
     for (number, segment) in (0..).zip(&segments) {
-        let theirs = other.open(segment.name()).unwrap();
+        let theirs = other.segment(segment.name()).open().unwrap();
         assert_eq!(theirs.id(), segment.id());
         let bytes = pattern(number, 100_000);
         segment.put(0, &bytes).unwrap();
@@ -148,12 +148,12 @@ fn two_nodes_connect_shard_by_shard() {
     for client in [&one, &other] {
         let listed: BTreeSet<String> = client.list("").unwrap().map(|found| found.unwrap().name.to_string()).collect();
         assert_eq!(listed, segments.iter().map(|segment| segment.name().to_owned()).collect());
-        let taken = client.allocate(segments[3].name(), Spec::new(8)).unwrap_err();
+        let taken = client.segment(segments[3].name()).allocate(Spec::new(8)).unwrap_err();
         assert_eq!(taken.kind(), ddss::ErrorKind::AlreadyExists);
     }
     let mut batch = other.batch();
     for segment in &segments {
-        batch.get(&other.open(segment.name()).unwrap(), 0..1).unwrap();
+        batch.get(&other.segment(segment.name()).open().unwrap(), 0..1).unwrap();
     }
     assert!(batch.run().unwrap().into_iter().all(|answer| answer.unwrap().bytes() == b"x"));
     segments.into_iter().for_each(|segment| segment.release().unwrap());
@@ -178,7 +178,8 @@ fn kill_loses_no_data_of_any_shard() {
         // Old handles continue with their shard, and a new client finds the same segments.
         let again = self::client(&daemon);
         for (number, segment) in (0..).zip(&segments) {
-            let found = [segment.clone(), again.open(segment.name()).unwrap()].map(|segment| segment.get(..).unwrap());
+            let found = [segment.clone(), again.segment(segment.name()).open().unwrap()]
+                .map(|segment| segment.get(..).unwrap());
             for value in found {
                 assert_eq!(value.version().0, round);
                 assert_eq!(value[..], pattern(round * 10 + number, 5000)[..]);
@@ -215,7 +216,7 @@ fn shard_count_change_is_refused_while_segments_exist() {
     command.args(["--node", "1", "--progress-threads", "3", "--dir"]).arg(daemon.folder());
     let mut third = Process::start(command, daemon.folder(), "third").unwrap();
     third.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
-    let why = client.allocate("new", Spec::new(8)).unwrap_err().to_string();
+    let why = client.segment("new").allocate(Spec::new(8)).unwrap_err().to_string();
     assert!(why.contains("has 3 progress threads and had 2"), "{why}");
     assert_eq!(self::client(&daemon).shard_count(), 3);
     third.end().unwrap();
@@ -240,7 +241,7 @@ fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
     daemon.restart().unwrap();
     let again = client(&daemon);
     for (number, segment) in (0..).zip(&segments) {
-        let value = again.open(segment.name()).unwrap().get(..).unwrap();
+        let value = again.segment(segment.name()).open().unwrap().get(..).unwrap();
         assert_eq!((value.version().0, &value[..]), (1, &pattern(number, 5000)[..]));
     }
 }

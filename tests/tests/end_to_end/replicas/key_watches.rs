@@ -101,7 +101,7 @@ fn watchers_of_keys_live_through_the_death_of_their_home() {
     }
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     let first = Client::connect_with(ConnectOptions::new().directory(daemons[0].folder())).unwrap();
-    first.allocate("watched", Map::spec(4 * KEYS).copies(2)).unwrap();
+    first.segment("watched").allocate(Map::spec(4 * KEYS).copies(2)).unwrap();
     drop(first);
     assert_eq!(in_sync(&daemons[0], "watched").0, 1);
     const LAST: u64 = 1_000_000;

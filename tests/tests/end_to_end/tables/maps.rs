@@ -166,7 +166,7 @@ fn map_stays_whole_when_its_clients_are_killed() {
 fn acknowledged_inserts_survive_the_death_of_the_daemon() {
     for storage in [Storage::Memory, Storage::File] {
         let mut daemon = Daemon::start(1).unwrap();
-        let table = Table::allocate(&client(&daemon), "map", Map::spec(5_000).storage(storage)).unwrap();
+        let table = client(&daemon).table("map").allocate(Map::spec(5_000).storage(storage)).unwrap();
         let map = Map::view(table).unwrap();
         let mut next = 0u64;
         for round in 0..4 {
@@ -200,7 +200,7 @@ fn acknowledged_inserts_survive_the_death_of_the_daemon() {
 #[test]
 fn map_without_description_is_completed_by_the_next_client() {
     let daemon = Daemon::start(1).unwrap();
-    Table::allocate(&client(&daemon), "map", Map::spec(50)).unwrap();
+    client(&daemon).table("map").allocate(Map::spec(50)).unwrap();
     let map = Map::open(&client(&daemon), "map").unwrap();
     assert!(map.insert(&1, &[1; 64]).unwrap());
     assert_eq!(Map::open(&client(&daemon), "map").unwrap().get(&1).unwrap(), Some([1; 64]));

@@ -34,7 +34,7 @@ fn client(folder: &Path) -> Client {
 fn open_soon(client: &Client, name: &str) -> Segment {
     let end = Instant::now() + PATIENCE;
     loop {
-        match client.open(name) {
+        match client.segment(name).open() {
             Ok(segment) => return segment,
             Err(error) if Instant::now() > end => panic!("{error}"),
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -106,9 +106,9 @@ fn poll_until_parked(folder: &Path, waits: &mut Waits) {
 fn ten_thousand_waits_cost_nothing_until_they_end() {
     let [a, b] = Daemon::pair().unwrap();
     let home = client(a.folder());
-    let watched = home.allocate("watched", Spec::new(8)).unwrap();
-    let held = home.allocate("locked", Spec::new(8)).unwrap();
-    let other = home.allocate("other", Spec::new(8)).unwrap();
+    let watched = home.segment("watched").allocate(Spec::new(8)).unwrap();
+    let held = home.segment("locked").allocate(Spec::new(8)).unwrap();
+    let other = home.segment("other").allocate(Spec::new(8)).unwrap();
     for daemon in [&a, &b] {
         let mine = client(daemon.folder());
         let other = open_soon(&mine, other.name());
@@ -141,8 +141,8 @@ fn killed_client_leaves_no_wait_behind() {
     }
     let [a, b] = Daemon::pair().unwrap();
     let home = client(a.folder());
-    let _watched = home.allocate("watched", Spec::new(8)).unwrap();
-    let held = home.allocate("locked", Spec::new(8)).unwrap();
+    let _watched = home.segment("watched").allocate(Spec::new(8)).unwrap();
+    let held = home.segment("locked").allocate(Spec::new(8)).unwrap();
     let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
     for daemon in [&a, &b] {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -179,8 +179,8 @@ fn waits_of_another_node_end_when_their_home_is_killed() {
     const WATCHERS: usize = 500;
     let [mut a, b] = Daemon::pair().unwrap();
     let home = client(a.folder());
-    let watched = home.allocate("watched", Spec::new(8)).unwrap();
-    let held = home.allocate("locked", Spec::new(8)).unwrap();
+    let watched = home.segment("watched").allocate(Spec::new(8)).unwrap();
+    let held = home.segment("locked").allocate(Spec::new(8)).unwrap();
     let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
     // A client with retries waits for the next daemon.
     let mine =

@@ -45,7 +45,7 @@ fn snapshot_of(folder: &Path) -> Option<u64> {
 /// Returns home and replica, once they are in sync.
 fn in_sync(client: &Client, name: &str) -> (NodeId, NodeId) {
     until("in sync", || {
-        let stat = client.open(name).and_then(|segment| segment.stat()).map_err(|error| error.to_string())?;
+        let stat = client.segment(name).open().and_then(|segment| segment.stat()).map_err(|error| error.to_string())?;
         let nodes = (stat.home, stat.replica.unwrap_or(NodeId::NONE));
         if stat.replication == ReplicationInfo::InSync { Ok(nodes) } else { Err(format!("{:?}", stat.replication)) }
     })
@@ -64,22 +64,22 @@ fn return_without_released_segments(is_by_snapshot: bool) {
     let first = client(&daemons[0]);
     for (name, home, _) in RELEASED {
         let spec = Spec::new(4096).copies(2).placement(Placement::Node(NodeId(home)));
-        until("allocate", || first.allocate(name, spec).map_err(|error| error.to_string()));
+        until("allocate", || first.segment(name).allocate(spec).map_err(|error| error.to_string()));
     }
     let stays = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
-    let stays = until("allocate", || first.allocate("stays", stays).map_err(|error| error.to_string()));
+    let stays = until("allocate", || first.segment("stays").allocate(stays).map_err(|error| error.to_string()));
     let nodes = RELEASED.map(|(name, _, _)| in_sync(&first, name));
     in_sync(&first, "stays");
     stays.put(0, b"stays").unwrap();
     daemons[2].kill().unwrap();
     for ((name, home, is_again), (_, replica)) in RELEASED.into_iter().zip(nodes) {
         assert!(home == 3 || [NodeId(2), NodeId(3)].contains(&replica), "{name}: {replica:?}");
-        until("release", || match first.open(name).and_then(|segment| segment.release()) {
+        until("release", || match first.segment(name).open().and_then(|segment| segment.release()) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             released => released.map_err(|error| error.to_string()),
         });
         if is_again {
-            until("allocate again", || first.allocate(name, Spec::new(64)).map_err(|error| error.to_string()));
+            until("allocate again", || first.segment(name).allocate(Spec::new(64)).map_err(|error| error.to_string()));
         }
     }
     let before = snapshot_of(daemons[2].folder()).unwrap_or_default();
@@ -95,18 +95,18 @@ fn return_without_released_segments(is_by_snapshot: bool) {
     daemons[2].restart().unwrap();
     let third = client(&daemons[2]);
     in_sync(&third, "stays");
-    assert_eq!(third.open("stays").unwrap().get(..5).unwrap()[..], b"stays"[..]);
+    assert_eq!(third.segment("stays").open().unwrap().get(..5).unwrap()[..], b"stays"[..]);
     if is_by_snapshot {
         let installed = snapshot_of(daemons[2].folder()).unwrap_or_default();
         assert!(installed > before, "node 3 got no snapshot: {installed} after {before}");
     }
     // A new segment shows that the node takes part again.
     let later = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
-    until("allocate", || third.allocate("later", later).map_err(|error| error.to_string()));
+    until("allocate", || third.segment("later").allocate(later).map_err(|error| error.to_string()));
     in_sync(&first, "later");
     for (name, _, is_again) in RELEASED {
         for daemon in &daemons {
-            let opened = client(daemon).open(name);
+            let opened = client(daemon).segment(name).open();
             match opened {
                 Ok(segment) => {
                     assert!(is_again, "{name} came back");
@@ -122,7 +122,7 @@ fn return_without_released_segments(is_by_snapshot: bool) {
     assert!(ghosts.is_empty(), "{ghosts:?}");
     for (name, _, is_again) in RELEASED {
         if !is_again {
-            third.allocate(name, Spec::new(64)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            third.segment(name).allocate(Spec::new(64)).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
 }
@@ -146,7 +146,7 @@ fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
     daemons.push(DaemonOptions::new(2).unwrap().joins(daemons[0].listen()).start().unwrap());
     let first = client(&daemons[0]);
     let spec = Spec::new(64).copies(2);
-    let stays = until("allocate", || first.allocate("stays", spec).map_err(|error| error.to_string()));
+    let stays = until("allocate", || first.segment("stays").allocate(spec).map_err(|error| error.to_string()));
     in_sync(&first, "stays");
     stays.put(0, b"stays").unwrap();
     drop((first, stays));
@@ -163,7 +163,7 @@ fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
         daemons.iter_mut().for_each(|daemon| daemon.restart().unwrap());
         let second = client(&daemons[1]);
         in_sync(&second, "stays");
-        assert_eq!(second.open("stays").unwrap().get(..5).unwrap()[..], b"stays"[..]);
+        assert_eq!(second.segment("stays").open().unwrap().get(..5).unwrap()[..], b"stays"[..]);
         daemons.iter_mut().for_each(|daemon| daemon.kill().unwrap());
     }
 }
@@ -180,11 +180,11 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
     for (round, is_long) in [false, true].into_iter().enumerate() {
         let name = format!("released/{round}");
         let spec = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
-        let segment = until("allocate", || third.allocate(&name, spec).map_err(|error| error.to_string()));
+        let segment = until("allocate", || third.segment(&name).allocate(spec).map_err(|error| error.to_string()));
         segment.put(0, b"value").unwrap();
         in_sync(&first, &name);
         let here = Client::connect_with(ConnectOptions::new().directory(daemons[2].folder()).retries(false)).unwrap();
-        let at_home = here.open(&name).unwrap();
+        let at_home = here.segment(&name).open().unwrap();
         // Without its leader and a majority the cluster does not decide, so the release takes place here only.
         daemons[0].kill().unwrap();
         let is_refused = std::thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
             daemons[0].restart().unwrap();
             if is_long {
                 until("the home is declared dead", || {
-                    let stat = first.open(&name).and_then(|segment| segment.stat());
+                    let stat = first.segment(&name).open().and_then(|segment| segment.stat());
                     match stat {
                         Ok(stat) if stat.home == NodeId(3) => Err(format!("{stat:?}")),
                         Ok(_) => Ok(()),
@@ -220,11 +220,11 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
         // The node takes part again.
         let later = format!("later/{round}");
         let spec = Spec::new(64).copies(2).placement(Placement::Node(NodeId(3)));
-        until("allocate", || first.allocate(&later, spec).map_err(|error| error.to_string()));
+        until("allocate", || first.segment(&later).allocate(spec).map_err(|error| error.to_string()));
         in_sync(&first, &later);
         let exists = until("all nodes agree", || {
             let opened = daemons.iter().map(|daemon| {
-                let value = client(daemon).open(&name).and_then(|segment| segment.get(..5));
+                let value = client(daemon).segment(&name).open().and_then(|segment| segment.get(..5));
                 match value {
                     Ok(value) => Ok(Some(value.to_vec())),
                     Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -245,7 +245,7 @@ fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
             }
             None => {
                 assert!(!is_refused, "a refused release did something");
-                drop(first.allocate(&name, Spec::new(8)).unwrap());
+                drop(first.segment(&name).allocate(Spec::new(8)).unwrap());
             }
         }
     }

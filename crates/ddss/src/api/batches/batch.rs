@@ -15,9 +15,9 @@ use std::ops::{Range, RangeBounds};
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// # let _left = client.allocate("left", ddss::Spec::new(64))?;
-/// # let _right = client.allocate("right", ddss::Spec::new(64))?;
-/// let (left, right) = (client.open("left")?, client.open("right")?);
+/// # let _left = client.segment("left").allocate(64)?;
+/// # let _right = client.segment("right").allocate(64)?;
+/// let (left, right) = (client.segment("left").open()?, client.segment("right").open()?);
 /// let mut batch = client.batch();
 /// batch.get(&left, 0..8)?.get(&right, ..)?.put(&left, 8, b"seen")?.fetch_add(&right, 0, 1)?;
 /// for answer in batch.run()? {

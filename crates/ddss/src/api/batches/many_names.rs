@@ -46,7 +46,7 @@ impl Client {
     /// a failure does not affect the others.
     ///
     /// In a cluster each allocation waits for a majority of the nodes. Here many wait together, so a program that
-    /// needs thousands of segments has them in less time than by [`allocate`](Self::allocate). Each 1,024 names
+    /// needs thousands of segments has them in less time than by [`allocate`](crate::Named::allocate). Each 1,024 names
     /// share the timeout of one call.
     ///
     /// ```

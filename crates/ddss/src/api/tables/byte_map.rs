@@ -70,13 +70,13 @@ impl ByteMap {
         value_bytes: usize,
     ) -> Result<Self, Error> {
         let layout = checked_layout("allocate", name, key_bytes, value_bytes)?;
-        let segment = client.allocate(name, spec_of(layout, keys)).await?;
+        let segment = client.segment(name).allocate(spec_of(layout, keys)).await?;
         Table::new(segment)?.into_map(Some(layout)).await
     }
 
     /// Opens a map by name. Another segment is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        let segment = client.open(name).await?;
+        let segment = client.segment(name).open().await?;
         Table::new(segment)?.into_map(None).await
     }
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// use ddss::{Spec, Table};
+/// use ddss::Spec;
 ///
-/// let accounts = Table::allocate(&client, "accounts", Spec::new(1000).row_len(16))?;
+/// let accounts = client.table("accounts").allocate(Spec::new(1000).row_len(16))?;
 /// let held = accounts.lock_row(7)?;
 /// let balance = held.get()?;
 /// held.put(0, &balance)?;
@@ -53,10 +53,10 @@ impl Table {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// use ddss::{ErrorKind, LockOptions, Spec, Table};
+    /// use ddss::{ErrorKind, LockOptions, Spec};
     /// use std::time::Duration;
     ///
-    /// let jobs = Table::allocate(&client, "jobs", Spec::new(100).row_len(64))?;
+    /// let jobs = client.table("jobs").allocate(Spec::new(100).row_len(64))?;
     /// let held = jobs.lock_row_with(3, LockOptions::new().timeout(Duration::ZERO))?;
     /// let busy = jobs.lock_row_with(3, LockOptions::new().timeout(Duration::ZERO)).expect_err("it is held");
     /// assert_eq!(busy.kind(), ErrorKind::Locked);

@@ -18,14 +18,14 @@ impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable>
     /// Allocates a map for that many keys.
     pub async fn allocate(client: &Client, name: &str, keys: u64) -> Result<Self, Error> {
         Self::check_types("allocate", name)?;
-        let segment = client.allocate(name, Self::spec(keys)).await?;
+        let segment = client.segment(name).allocate(Self::spec(keys)).await?;
         Ok(Self::of_map(Table::new(segment)?.into_map(Some(Self::layout())).await?))
     }
 
     /// Opens a map by name. A map of other sizes is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
         Self::check_types("open", name)?;
-        let segment = client.open(name).await?;
+        let segment = client.segment(name).open().await?;
         Ok(Self::of_map(Table::new(segment)?.into_map(Some(Self::layout())).await?))
     }
 

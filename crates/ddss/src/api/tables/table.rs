@@ -3,6 +3,7 @@
 //! A table is a segment whose [`Spec`] has a [row length](Spec::row_len). Each call stays inside one row, and is atomic with
 //! all other calls of that row. A snapshot over several rows does not exist.
 
+use super::super::named::{Handle, Named, Seal};
 use super::super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
@@ -14,10 +15,10 @@ use ddss_core::{BadArgument, Failure, Version};
 /// A table of rows.
 ///
 /// ```
-/// use ddss::{ErrorKind, Spec, Table};
+/// use ddss::{ErrorKind, Spec};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let sessions = Table::allocate(&client, "sessions", Spec::new(1000).row_len(64))?;
+/// let sessions = client.table("sessions").allocate(Spec::new(1000).row_len(64))?;
 /// let seen = sessions.put(7, 0, b"alice")?;
 /// sessions.put(8, 0, b"bob")?;
 /// // The put of row 8 does not disturb a conditional put of row 7.
@@ -33,6 +34,28 @@ pub struct Table {
     segment: Segment,
     rows: u64,
     row_bytes: u64,
+}
+
+impl Handle for Table {
+    fn check(action: &'static str, name: &str, spec: Spec, _: Seal) -> Result<(), Error> {
+        if spec.wire().layout().is_some() {
+            return Ok(());
+        }
+        let refused = BadArgument::new("spec", "of a plain segment", "one with a row length", Failure::BadSize);
+        Err(Error::bad_argument(action, name, refused))
+    }
+
+    fn of(segment: Segment, _: Seal) -> Result<Self, Error> {
+        Self::new(segment)
+    }
+}
+
+#[twin]
+impl Client {
+    /// Names a table, a segment of rows; sends nothing.
+    pub fn table<'c>(&'c self, name: &'c str) -> Named<'c, Table> {
+        Named::new(self, name)
+    }
 }
 
 #[twin]
@@ -75,20 +98,6 @@ impl Table {
             return Err(Reason::OutOfRange { action, target, offset, end, bytes: self.row_bytes }.into());
         }
         Ok(row * self.row_bytes + offset)
-    }
-
-    /// Allocates a table; `spec` has a [row length](Spec::row_len).
-    pub async fn allocate(client: &Client, name: &str, spec: Spec) -> Result<Self, Error> {
-        if spec.wire().layout().is_none() {
-            let refused = BadArgument::new("spec", "of a plain segment", "one with a row length", Failure::BadSize);
-            return Err(Error::bad_argument("allocate", name, refused));
-        }
-        Table::new(client.allocate(name, spec).await?)
-    }
-
-    /// Opens a table by name.
-    pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        Table::new(client.open(name).await?)
     }
 
     /// Reads a whole row.
@@ -155,8 +164,8 @@ impl Table {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// use ddss::{Spec, Table, Version};
-    /// let orders = Table::allocate(&client, "orders", Spec::new(100).row_len(64))?;
+    /// use ddss::{Spec, Version};
+    /// let orders = client.table("orders").allocate(Spec::new(100).row_len(64))?;
     /// let put = orders.put(7, 0, b"new")?;
     /// assert_eq!(orders.wait_newer_than(7, Version(0))?, put);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -56,12 +56,12 @@ impl<T: FromBytes + IntoBytes + Immutable> TypedTable<T> {
 
     /// Allocates a table with that many rows, all bytes zero.
     pub async fn allocate(client: &Client, name: &str, rows: u64) -> Result<Self, Error> {
-        Self::new(Table::new(client.allocate(name, Self::spec(rows)).await?)?)
+        Self::new(Table::new(client.segment(name).allocate(Self::spec(rows)).await?)?)
     }
 
     /// Opens a table by name.
     pub async fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        Self::new(Table::new(client.open(name).await?)?)
+        Self::new(Table::new(client.segment(name).open().await?)?)
     }
 
     /// Reads the value of a row.

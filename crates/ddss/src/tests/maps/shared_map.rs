@@ -1,7 +1,7 @@
 use crate::aio;
 use crate::map::entry::Attempt;
 use crate::testing::{TestNode, block_on};
-use crate::{ByteMap, Client, Error, ErrorKind, MapEvent, PrefixWatch, SharedMap, Spec, Table};
+use crate::{ByteMap, Client, Error, ErrorKind, MapEvent, PrefixWatch, SharedMap, Spec};
 use ddss_core::limits::SWEEP_PAUSE_US;
 use ddss_core::{BucketLayout, SlotWord};
 use std::collections::HashMap;
@@ -283,7 +283,7 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     assert_eq!(of(SharedMap::<u64, u64>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
     assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
     let layout = BucketLayout::new(8, 64).unwrap();
-    let table = Table::allocate(&client, "table", Spec::new(10).row_len(layout.row_bytes() as u32)).unwrap();
+    let table = client.table("table").allocate(Spec::new(10).row_len(layout.row_bytes() as u32)).unwrap();
     table.put(0, 0, b"something else").unwrap();
     assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), ErrorKind::WrongShape);
     let too_large = SharedMap::<u64, [u8; 65_537]>::allocate(&client, "large", 1).unwrap_err();
@@ -442,11 +442,11 @@ fn bytes_of_a_map_are_those_of_its_types() {
     assert_eq!(of(bytes.insert(&[1; 8], &[1; 65]).unwrap_err()), ErrorKind::BadArgument);
     assert_eq!(bytes.get(&[1; 8]).unwrap(), None);
     // A table whose first row was never written is no map, nor is a plain segment.
-    Table::allocate(&client, "table", ByteMap::spec(10, 8, 64).unwrap()).unwrap();
+    client.table("table").allocate(ByteMap::spec(10, 8, 64).unwrap()).unwrap();
     assert_eq!(of(ByteMap::open(&client, "table").unwrap_err()), ErrorKind::WrongShape);
-    Table::allocate(&client, "small", Spec::new(10).row_len(8)).unwrap();
+    client.table("small").allocate(Spec::new(10).row_len(8)).unwrap();
     assert_eq!(of(ByteMap::open(&client, "small").unwrap_err()), ErrorKind::WrongShape);
-    client.allocate("plain", Spec::new(64)).unwrap();
+    client.segment("plain").allocate(Spec::new(64)).unwrap();
     assert_eq!(of(ByteMap::open(&client, "plain").unwrap_err()), ErrorKind::WrongShape);
     let made = ByteMap::allocate(&client, "made", 5, 3, 0).unwrap();
     assert!(made.insert_for(b"abc", b"", FOREVER).unwrap() && !made.insert(b"abc", b"").unwrap());
