@@ -36,6 +36,8 @@ mod cursors;
 #[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]
+mod forks;
+#[cfg(not(loom))]
 pub mod limits;
 #[cfg(loom)]
 #[path = "sys/loom_cell.rs"]

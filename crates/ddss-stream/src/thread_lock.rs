@@ -39,6 +39,7 @@ pub(crate) struct ThreadLock<'a> {
 pub fn forget_thread() {
     THREAD.set(0);
     crate::sys::forget_raised_limit();
+    crate::forks::forget_other_threads();
 }
 
 fn thread() -> u64 {

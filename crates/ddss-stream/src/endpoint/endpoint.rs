@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use rustix::io::{Errno, FdFlags};
 
+use crate::forks::{self, Beginning};
 use crate::limits::{SKIPS_MAX, SKIPS_MIN, SLOW_BIND};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Ends};
@@ -40,6 +41,7 @@ impl Endpoint {
         if !HiddenDescriptor::has_room(socket) {
             return None;
         }
+        let _beginning = Beginning::new()?;
         let acceptor = rendezvous::normal(destination);
         let bound = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
         let bound = if bound.port() == 0 { bind_any(socket, bound)? } else { bound };
@@ -59,6 +61,7 @@ impl Endpoint {
         if !is_same_node(&ends) || !HiddenDescriptor::has_room(socket) {
             return None;
         }
+        let _beginning = Beginning::new()?;
         let control = rendezvous::call(&ends)?;
         let endpoint = Self::allocate(ACCEPTOR)?;
         let Ok(control) = HiddenDescriptor::hide(control, true) else { return None };
@@ -242,11 +245,17 @@ impl Endpoint {
         }
     }
 
-    /// Counts one more process for every stream of this process; called before `fork`.
+    /// Counts one more process for every stream of this process; called before `fork`. No stream begins until [`after_fork`](Self::after_fork).
     pub fn before_fork() {
+        forks::before_fork();
         each_used(|endpoint| {
             endpoint.count_process();
         });
+    }
+
+    /// Lets streams begin again, in the process that forked.
+    pub fn after_fork() {
+        forks::after_fork();
     }
 
     /// Counts this process, which its parent made past the library. It waits for no decision: the parent may be gone.

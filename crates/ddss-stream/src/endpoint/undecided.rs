@@ -7,6 +7,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, UNDECIDED, each_used, is_close_on_exec};
+use crate::forks::Beginning;
 use crate::limits::{LOOK_CALLS, OFFER_BYTES, OFFER_CALLS};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Offer};
@@ -133,6 +134,7 @@ impl Endpoint {
         if self.shared().processes.load(Ordering::SeqCst) != 1 {
             return Decision::None;
         }
+        let Some(_beginning) = Beginning::new() else { return Decision::None };
         let decided = match self.shared().side.load(Ordering::Relaxed) {
             _ if !HiddenDescriptor::has_room(socket) => Err(Reason::NoResources),
             ACCEPTOR => self.make_offer(socket).map(|()| Some(Reason::Offered)).map_err(|_| Reason::NoResources),

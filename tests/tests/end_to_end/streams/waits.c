@@ -9,7 +9,7 @@
 #include <sys/select.h>
 #include <time.h>
 
-enum { FORKS = 100, INTERRUPTS = 2000, LIMIT_S = 50, WAIT_MS = 10000, LATE = 0x55 };
+enum { FORKS = 100, INTERRUPTS = 2000, LIMIT_S = 50, WAIT_MS = 10000, LATE = 0x55, MUCH_MEMORY = 96 << 20 };
 static struct sockaddr_in name;
 static volatile sig_atomic_t is_over;
 
@@ -69,19 +69,42 @@ static void *change_interest(void *unused) {
     return unused;
 }
 
-// A thread forks in a loop while others use their sets. Each child connects, and uses the stream that it inherits.
+// Makes a stream as each child is made, under a number that was free just before, and checks that it is its own until its end.
+static volatile sig_atomic_t forks;
+
+static void *make_streams(void *unused) {
+    for (int seen = 0; !is_over;) {
+        if (seen == forks) continue;
+        seen = forks;
+        // At another moment of each fork.
+        for (volatile int spin = seen * 997 % 60000; spin; spin--) continue;
+        int fd = dial();
+        usleep(2000);
+        trip(fd, seen);
+        close(fd);
+    }
+    return unused;
+}
+
+// A thread forks in a loop while others use their sets and make streams. Each child connects, and uses the stream that it inherits.
 static void fork_beside_threads(void) {
-    pthread_t threads[3];
+    pthread_t threads[4];
     int inherited = dial();
-    for (int i = 0; i < 3; i++)
-        if (pthread_create(&threads[i], NULL, change_interest, NULL)) fail("pthread_create");
+    for (int i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, i % 2 ? make_streams : change_interest, NULL)) fail("pthread_create");
+    // The kernel copies descriptors first and memory later: much memory below the stacks makes that time long.
+    char *memory = mmap(NULL, MUCH_MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || madvise(memory, MUCH_MEMORY, MADV_NOHUGEPAGE)) fail("mmap");
+    memset(memory, 1, MUCH_MEMORY);
     for (int round = 0; round < FORKS; round++) {
         int status;
+        forks++;
         pid_t child = fork();
         if (child < 0) fail("fork");
         if (!child) {
             alarm(20);
             trip(inherited, round);
+            for (int i = 0; i < 2; i++) dial();
             int fd = dial();
             struct pollfd entry = {fd, POLLOUT, 0};
             if (poll(&entry, 1, -1) != 1 || dup2(fd, inherited) != inherited || close(fd)) fail("poll");
@@ -95,7 +118,7 @@ static void fork_beside_threads(void) {
         trip(inherited, round);
     }
     is_over = 1;
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
 }
 
 static int in_handler, both, handlers_ran;

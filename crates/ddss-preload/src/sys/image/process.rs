@@ -98,7 +98,14 @@ unsafe extern "C" fn before_fork() {
 }
 
 unsafe extern "C" fn in_parent() {
-    IS_COUNTED.set(false);
+    end_count();
+}
+
+/// Lets threads begin streams again after the `fork` that this thread counted.
+fn end_count() {
+    if IS_COUNTED.replace(false) {
+        Endpoint::after_fork();
+    }
 }
 
 unsafe extern "C" fn in_child() {
@@ -113,11 +120,17 @@ pub(in crate::sys) fn fork_by<T: Into<c_long> + Copy>(fork: impl FnOnce() -> T) 
     }
     let child = fork();
     match child.into() {
-        0 => _ = is_own_process(),
-        -1 => Endpoint::after_failed_fork(),
-        _ => (),
+        0 => {
+            is_own_process();
+            IS_COUNTED.set(false);
+        }
+        failed => {
+            if failed == -1 {
+                Endpoint::after_failed_fork();
+            }
+            end_count();
+        }
     }
-    IS_COUNTED.set(false);
     child
 }
 
