@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Time for which a place that others probe may seem to be taken.
 const PROBE_MAX: Duration = Duration::from_secs(1);
+/// Longest time in which members that make a group at the same time give way to each other.
+const MAKE_MAX: Duration = Duration::from_secs(10);
+/// Time between two attempts.
+const MAKE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Options of [`Membership::join`](crate::Membership::join).
 #[derive(Clone, Copy, Debug)]
@@ -163,13 +167,19 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
     let members = options.members;
     let spec = Spec::new(rows_of(members)).row_len(ROW_BYTES as u32).copies(options.copies);
-    let table = match client.table(name).open() {
-        Err(error) if error.kind() == ErrorKind::NotFound => match client.table(name).allocate(spec) {
-            // Another member was first.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => client.table(name).open()?,
-            other => other?,
-        },
-        other => other?,
+    let start = Instant::now();
+    let table = loop {
+        match client.table(name).open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => break other?,
+        }
+        match client.table(name).allocate(spec) {
+            // Another member is first. On another node it may still be at work, or withdraw its claim of the name for ours.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && start.elapsed() < MAKE_MAX => {
+                std::thread::sleep(MAKE_PAUSE);
+            }
+            other => break other?,
+        }
     };
     if table.row_bytes() != ROW_BYTES as u64 {
         return Err(RowError { row: 0 }.into());

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, LockOptions};
@@ -307,4 +308,26 @@ fn place_that_another_member_probes_is_free() {
         joining.join().unwrap()
     });
     assert_eq!(second.unwrap().ours().member, Member(1));
+}
+
+// If this failed, a rank would be refused because another one, on another node, was making the same group at that moment.
+#[test]
+fn members_that_make_a_group_at_the_same_time_all_join() {
+    const MEMBERS: u16 = 4;
+    let nodes = Daemon::pair().unwrap();
+    let clients = [0, 1].map(|node: usize| Client::connect_with(ConnectOptions::new().directory(nodes[node].folder())));
+    let clients = clients.map(Result::unwrap);
+    for round in 0..100 {
+        let (name, start) = (format!("group-{round}"), Barrier::new(MEMBERS.into()));
+        std::thread::scope(|scope| {
+            for number in 0..MEMBERS {
+                let (client, name, start) = (&clients[usize::from(number) % 2], &name, &start);
+                scope.spawn(move || {
+                    let options = JoinOptions::new(MEMBERS, "127.0.0.1:1".parse().unwrap()).number(number).lease(LEASE);
+                    start.wait();
+                    drop(Membership::join(client, name, &options).unwrap());
+                });
+            }
+        });
+    }
 }

@@ -11,7 +11,7 @@ use ddss_stream::Descriptor;
 use ddss_stream::limits::{PUMP_CONTROLS_MAX, PUMP_HANDOVERS_MAX};
 use ddss_stream::pump::PumpClient;
 use ddss_testkit::{binary, skipped};
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit};
 
 use super::super::{DEADLINE, Killed};
@@ -91,7 +91,9 @@ impl Carried {
 
 /// Connects to a pump as a program image does.
 fn connect(name: &str) -> OwnedFd {
-    let control = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    // A program that another test starts must not inherit it: it would keep it open, and lack the number.
+    let flags = SocketFlags::CLOEXEC;
+    let control = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     rustix::net::connect(&control, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
     control
 }
