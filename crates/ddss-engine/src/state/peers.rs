@@ -83,14 +83,14 @@ impl Peers {
         self.by_id.get(&node).is_some_and(|peer| peer.up)
     }
 
-    /// Returns true if this node's wall clock is far ahead of the clocks of all peers that are known, and one is.
+    /// Returns true if this node's wall clock is far ahead of the clocks of all peers that are known, and one is. A peer whose clock
+    /// is far ahead of this one's says nothing: it is wrong itself.
     pub(crate) fn is_clock_ahead(&self, now: Now) -> bool {
-        let newest = self.by_id.values().filter_map(|peer| peer.clock_us).max();
+        let (steady_us, wall_us) = (now.steady_us.cast_signed(), now.wall_us.cast_signed());
         let ahead_max_us = HybridClock::AHEAD_MAX_US.cast_signed();
-        newest.is_some_and(|clock_us| {
-            let newest_us = clock_us.saturating_add(now.steady_us.cast_signed());
-            now.wall_us.cast_signed() > newest_us.saturating_add(ahead_max_us)
-        })
+        let clocks = self.by_id.values().filter_map(|peer| Some(peer.clock_us?.saturating_add(steady_us)));
+        let newest = clocks.filter(|clock_us| clock_us.saturating_sub(ahead_max_us) <= wall_us).max();
+        newest.is_some_and(|newest_us| wall_us > newest_us.saturating_add(ahead_max_us))
     }
 
     pub(crate) fn add(&mut self, node: NodeId) -> &mut Peer {

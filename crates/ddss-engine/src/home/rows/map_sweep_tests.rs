@@ -161,6 +161,23 @@ fn slice_frees_as_many_buckets_as_its_bound_of_work_allows() {
 }
 
 #[test]
+fn calls_for_no_bucket_end_in_slices_like_others() {
+    // If this broke, many of them that waited for a lock would end in one round, and stop the daemon for seconds.
+    let (mut parts, id) = Parts::with(spec());
+    for _ in 0..3 * SWEEP_BUCKETS_MAX {
+        assert_eq!(sweep(&mut parts, id, (0, 0)), Ok(()));
+    }
+    parts.actions();
+    parts.home().sweep_slice(NOW, id);
+    let mut searches = 0;
+    while let (Some((first, end)), _) = searched(&mut parts) {
+        searches += 1;
+        find(&mut parts, NOW, id, (first, end), (false, 0), 0);
+    }
+    assert_eq!(searches, SWEEP_BUCKETS_MAX);
+}
+
+#[test]
 fn sweep_waits_for_a_lock_of_the_table_and_passes_over_a_locked_row() {
     // If this broke, a holder would find its rows changed under the lock.
     let (mut parts, id) = Parts::with(spec());
@@ -294,8 +311,10 @@ fn home_whose_clock_is_far_ahead_of_all_peers_frees_nothing_by_itself() {
     let clock = |now: Now| Timestamp((now.wall_us - hours_us) << Timestamp::COUNTER_BITS);
     let ahead = |steady_us: u64| Now { steady_us, wall_us: steady_us + hours_us };
     let now = ahead(SWEEP_PAUSE_US);
-    for node in [A, B] {
-        parts.peers.reachable(node).expect("it is connected").note_clock(now, clock(now));
+    // A clock that is further ahead than this one does not make this one right.
+    let furthest = Timestamp((now.wall_us + 12 * hours_us) << Timestamp::COUNTER_BITS);
+    for (node, clock) in [(A, clock(now)), (B, furthest)] {
+        parts.peers.reachable(node).expect("it is connected").note_clock(now, clock);
     }
     // Neither time nor the end of the connections makes it right.
     let now = ahead(3 * SWEEP_PAUSE_US);

@@ -73,9 +73,9 @@ impl SliceWork {
         self.buckets == 0 || self.bytes == 0
     }
 
-    /// Counts a search.
+    /// Counts a search; one of no bucket is work, too.
     pub(crate) fn count(&mut self, buckets: u64, bytes: usize) {
-        *self = Self { buckets: self.buckets.saturating_sub(buckets), bytes: self.bytes.saturating_sub(bytes) };
+        *self = Self { buckets: self.buckets.saturating_sub(buckets.max(1)), bytes: self.bytes.saturating_sub(bytes) };
     }
 }
 
