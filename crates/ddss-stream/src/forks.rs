@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use crate::limits::LOCK_WAIT;
+use crate::signals::Uninterrupted;
 
 /// Threads that are inside `fork`.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -20,23 +21,26 @@ thread_local! {
     static OWN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A thread begins a stream, or moves one into shared memory.
+/// A thread begins a stream, or moves one into shared memory. No handler of a signal runs meanwhile: it might never return.
 #[derive(Debug)]
-pub(crate) struct Beginning;
+pub(crate) struct Beginning {
+    /// Dropped after the counts have changed.
+    _uninterrupted: Uninterrupted,
+}
 
 impl Beginning {
     /// `None`: another thread forks.
     pub(crate) fn new() -> Option<Self> {
+        let begun = Self { _uninterrupted: Uninterrupted::begin() };
         OWN.set(OWN.get() + 1);
         BEGINNINGS.fetch_add(1, Ordering::SeqCst);
-        let begun = Self;
         (FORKS.load(Ordering::SeqCst) == 0).then_some(begun)
     }
 }
 
 impl Drop for Beginning {
     fn drop(&mut self) {
-        BEGINNINGS.fetch_sub(1, Ordering::SeqCst);
+        subtract_one(&BEGINNINGS);
         OWN.set(OWN.get() - 1);
     }
 }
@@ -55,7 +59,12 @@ pub(crate) fn before_fork() {
 
 /// Lets streams begin again, in the parent.
 pub(crate) fn after_fork() {
-    FORKS.fetch_sub(1, Ordering::SeqCst);
+    subtract_one(&FORKS);
+}
+
+/// A child that was made past the library may have forgotten the counts of its parent already.
+fn subtract_one(count: &AtomicU32) {
+    let _ = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
 }
 
 /// Forgets the threads of the parent, in the child.

@@ -90,14 +90,14 @@ impl<'c, H> Named<'c, H> {
 
 #[twin]
 impl<H: Handle> Named<'_, H> {
-    /// Opens what has this name, wherever in the cluster its home is. A segment of another kind is refused with
-    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
+    /// Opens what has this name, wherever in the cluster its home is. A table refuses a plain segment with
+    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape); a segment opens either.
     pub async fn open(self) -> Result<H, Error> {
         H::of(self.client.open_by(self.client.time(), self.name).await?, Seal)
     }
 
-    /// Allocates it: 4096 are that many bytes, and a [`Spec`] says more. The name must be unused in the cluster, as far as
-    /// this node can reach it.
+    /// Allocates it. A number is a size in bytes; a table needs a [`Spec`] with a [row length](Spec::row_len). The name must
+    /// be unused in the cluster, as far as this node can reach it.
     pub async fn allocate(self, spec: impl Into<Spec>) -> Result<H, Error> {
         let spec = spec.into();
         H::check("allocate", self.name, spec, Seal)?;

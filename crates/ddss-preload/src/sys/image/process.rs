@@ -109,7 +109,14 @@ fn end_count() {
 }
 
 unsafe extern "C" fn in_child() {
+    begin_child();
+}
+
+/// Begins a child whose parent counted it.
+fn begin_child() {
     is_own_process();
+    // Without a page that tells a child from its parent, nothing was forgotten yet.
+    ddss_stream::forget_thread();
     IS_COUNTED.set(false);
 }
 
@@ -120,10 +127,7 @@ pub(in crate::sys) fn fork_by<T: Into<c_long> + Copy>(fork: impl FnOnce() -> T) 
     }
     let child = fork();
     match child.into() {
-        0 => {
-            is_own_process();
-            IS_COUNTED.set(false);
-        }
+        0 => begin_child(),
         failed => {
             if failed == -1 {
                 Endpoint::after_failed_fork();
@@ -162,8 +166,7 @@ struct Beginning {
 }
 
 unsafe extern "C" fn begin(beginning: *mut c_void) -> c_int {
-    is_own_process();
-    IS_COUNTED.set(false);
+    begin_child();
     // SAFETY: the child has a copy of the memory in which its parent placed this.
     let Beginning { start, argument } = unsafe { beginning.cast::<Beginning>().read() };
     // SAFETY: the program's function and its argument.
