@@ -128,8 +128,8 @@ pub(in crate::sys) fn fork_by<T: Into<c_long> + Copy>(fork: impl FnOnce() -> T) 
     let child = fork();
     match child.into() {
         0 => begin_child(),
-        failed => {
-            if failed == -1 {
+        process => {
+            if process == -1 {
                 Endpoint::after_failed_fork();
             }
             end_count();
