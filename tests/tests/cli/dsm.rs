@@ -53,7 +53,13 @@ fn is_rank() -> bool {
     space.barrier().unwrap();
     match task.as_str() {
         "end" if launch.rank == 0 => println!("the sum is {}", sums.read(&space, ..).unwrap().iter().sum::<u64>()),
-        "fail" if launch.rank == 1 => std::process::exit(7),
+        // Not before the others have passed the barrier: they may learn of a death before its last message.
+        "fail" if launch.rank == 1 => {
+            (0..2).for_each(|_| space.wait(0).unwrap());
+            std::process::exit(7)
+        }
+        // The answer may be lost with rank 1.
+        "fail" => drop(space.post(0)),
         "wait" => {
             println!("pid {}", std::process::id());
             // Nobody comes to the second barrier.
