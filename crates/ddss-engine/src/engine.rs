@@ -288,7 +288,7 @@ impl Engine {
     pub fn peer_up(&mut self, now: Now, node: NodeId, clock: Timestamp) {
         self.peers.connect(node).note_clock(now, clock);
         self.replicas.set_dead(node, false);
-        self.home().announce_names();
+        self.home().watches().announce_names();
     }
 
     /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with

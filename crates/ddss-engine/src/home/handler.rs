@@ -2,6 +2,7 @@
 
 use crate::config::Counters;
 use crate::home::outgoing_bytes::OutgoingBytes;
+use crate::home::watches::Watches;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
@@ -42,6 +43,11 @@ impl Home<'_> {
     pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
         let Home { peers, segments, served_gets, output, .. } = self;
         OutgoingBytes { peers, segments, served_gets, output }
+    }
+
+    /// Returns the handler of watches.
+    pub(crate) fn watches(&mut self) -> Watches<'_> {
+        Watches { segments: self.segments, output: self.output }
     }
 
     /// Returns the handler of the memory of uploads.

@@ -335,20 +335,6 @@ impl Home<'_> {
         self.serve_lock_queue(now, id);
     }
 
-    /// Answers the watchers of a plain segment's version that is now reached.
-    pub(crate) fn notify_watchers(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
-        self.notify_watchers_of_row(id, 0, version, timestamp);
-    }
-
-    /// Answers the watchers of a row's version that is now reached.
-    pub(crate) fn notify_watchers_of_row(&mut self, id: SegmentId, row: u64, version: Version, timestamp: Timestamp) {
-        while let Some(segment) = self.segments.watched(id)
-            && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(row, version)
-        {
-            self.output.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
-        }
-    }
-
     /// Watches for a version above `watcher.above`, or answers at once. In a table the version is that of the row at
     /// `offset`, or the number of the newest change of its rows.
     pub(crate) fn await_at_home(
@@ -360,7 +346,7 @@ impl Home<'_> {
         watcher: Watcher,
     ) -> Result<(), Failure> {
         if self.segments.is_names(id) {
-            return self.await_names(watcher);
+            return self.watches().await_names(watcher);
         }
         if self.segments.get(id)?.replication.is_some() {
             self.check_home(now, id)?;
@@ -369,29 +355,14 @@ impl Home<'_> {
         segment.permissions.allow(principal, Access::Read)?;
         if let Some(layout) = segment.spec.layout() {
             if offset == ANY_ROW {
-                return self.await_any_row(now, id, watcher);
+                // The clock never gives a number twice, not even after a restart.
+                let first = Version(self.clock.next(now.wall_us).0);
+                return self.watches().await_any_row(id, watcher, first);
             }
             return self.begin_record_watch(now, id, (layout, offset), watcher);
         }
         let fields = ReplyFields::of(segment.stamp(), 0);
-        if fields.version > watcher.above {
-            self.output.answer(watcher.requester, Outcome::Done, fields);
-            return Ok(());
-        }
-        self.watch(id, watcher)
-    }
-
-    /// Keeps a watcher until its version or its deadline comes.
-    pub(crate) fn watch(&mut self, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
-        if self.segments.get(id).is_ok_and(Segment::is_replica) {
-            // This node was the home when the record of the watched row was asked for. Changes come to the new home.
-            return Err(Failure::NodeDown);
-        }
-        if !self.segments.watched(id).ok_or(Failure::NotFound)?.lock_queue.watch(watcher) {
-            return Err(Failure::Busy(Limit::Waiters));
-        }
-        self.segments.mark_busy(id);
-        Ok(())
+        self.watches().watch(id, watcher, Some(fields).filter(|reached| reached.version > watcher.above))
     }
 
     pub(crate) fn fail_waiter(&mut self, waiter: &Waiter, failure: Failure) {

@@ -83,7 +83,7 @@ impl Home<'_> {
             self.output.push(Action::SaveVersion { at, to, header });
         }
         self.begin_as_home(now, id);
-        self.announce_names();
+        self.watches().announce_names();
         match requester {
             Requester::Client(channel, request) => {
                 if let Ok(segment) = self.segments.get(id) {
@@ -106,7 +106,7 @@ impl Home<'_> {
         segment.permissions.allow(principal, Access::Release)?;
         self.check_home(now, id)?;
         self.take_away(now, id)?;
-        self.announce_names();
+        self.watches().announce_names();
         Ok(())
     }
 

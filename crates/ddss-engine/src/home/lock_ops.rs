@@ -1,4 +1,4 @@
-//! Locks of segments at home here: grant, unlock, break, and service of the lock queue.
+//! Locks of segments at home here: grant, unlock, break, service of the lock queue, and its end before the node stops.
 
 use crate::action::Action;
 use crate::config::Now;
@@ -219,14 +219,40 @@ impl Home<'_> {
             {
                 self.fail_waiter(&waiter, Failure::TimedOut);
             }
-            while let Some(segment) = self.segments.watched(id)
-                && let Some(watcher) = segment.lock_queue.next_expired_watcher(now.steady_us)
-            {
-                self.output.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
-            }
+            self.watches().expire(now, id);
             self.serve_lock_queue(now, id);
             self.segments.schedule(id);
         }
         self.segments.forget_idle();
+    }
+    /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
+    /// waiters for a lock or a version are failed, and so are sweeps. With `all`, every queued operation is failed: none of
+    /// them has started.
+    pub(crate) fn fail_waiters(&mut self, now: Now, all: bool) {
+        self.fail_all_sweeps(Self::shutdown_failure);
+        let busy: Vec<_> = (0..).map_while(|index| self.segments.busy(index)).collect();
+        for id in busy {
+            let Some(segment) = self.segments.watched(id) else { continue };
+            let (waiters, watchers) = segment.lock_queue.drain_blocked(all);
+            for waiter in waiters {
+                self.fail_waiter(&waiter, Self::shutdown_failure(waiter.requester));
+            }
+            for watcher in watchers {
+                self.output.answer(
+                    watcher.requester,
+                    Outcome::Failed(Self::shutdown_failure(watcher.requester)),
+                    ReplyFields::default(),
+                );
+            }
+            self.serve_lock_queue(now, id);
+        }
+    }
+
+    /// Returns the failure that tells a requester of the shutdown.
+    fn shutdown_failure(requester: Requester) -> Failure {
+        match requester {
+            Requester::Client(..) => Failure::GoingDown,
+            Requester::Peer(..) => Failure::NodeDown,
+        }
     }
 }

@@ -4,12 +4,11 @@ use crate::action::Action;
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::requester::{LockOwner, ReplyFields, Requester};
-use crate::state::lock_queue::Watcher;
 use crate::state::segments::{MoveOutcome, Segment};
 use arrayvec::ArrayVec;
 use ddss_core::{
     Access, Failure, ListQuery, Listing, LockHolder, Message, NodeId, Outcome, PermissionUpdate, Permissions,
-    Principal, ReplicationInfo, SegmentId, Timestamp,
+    Principal, ReplicationInfo, SegmentId,
 };
 
 type PageBytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
@@ -157,7 +156,7 @@ impl Home<'_> {
         for node in readers {
             self.output.send(node, Message::Changed { info });
         }
-        self.announce_names();
+        self.watches().announce_names();
         self.output.answer(requester, Outcome::Done, fields);
     }
 
@@ -191,28 +190,5 @@ impl Home<'_> {
             self.output.push(Action::GrantWindow { node, message, at, bytes });
         }
         Ok(())
-    }
-}
-
-// Watches of the names of the segments here. A watcher learns that names have changed and asks for the list, which shows
-// each user only what that user may know.
-impl Home<'_> {
-    /// Watches for a change of the names after `watcher.above`, or answers at once.
-    pub(crate) fn await_names(&mut self, watcher: Watcher) -> Result<(), Failure> {
-        let (id, version) = self.segments.names_version();
-        if self.segments.have_names_changed(watcher.above) {
-            let fields = ReplyFields::of((version, Timestamp(0)), 0);
-            self.output.answer(watcher.requester, Outcome::Done, fields);
-            return Ok(());
-        }
-        self.watch(id, watcher)
-    }
-
-    /// Tells the watchers of names that a list may have changed: a segment was made, released or given to other users,
-    /// or a node came or went.
-    pub(crate) fn announce_names(&mut self) {
-        self.segments.advance_names();
-        let (id, version) = self.segments.names_version();
-        self.notify_watchers(id, version, Timestamp(0));
     }
 }

@@ -64,7 +64,7 @@ impl Home<'_> {
         if self.segments.get(id).is_ok() {
             self.end_forward(now, id, Outcome::Indeterminate(Failure::NodeDown), ReplyFields::default());
             self.drop_replica(now, id);
-            self.announce_names();
+            self.watches().announce_names();
         }
     }
 

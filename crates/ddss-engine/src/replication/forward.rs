@@ -85,28 +85,22 @@ impl Home<'_> {
         if let CommitSource::Pool(at) = source {
             self.upload_memory().free_at(at);
         }
-        self.answer_change(requester, id, row, stamp, word);
+        self.answer_commit(requester, id, row, stamp, word);
         Ok(())
     }
 
     /// Answers the requester of a commit, and the watchers of what it has changed.
-    fn answer_change(
+    fn answer_commit(
         &mut self,
         requester: Option<Requester>,
         id: SegmentId,
         row: Option<RowCommit>,
-        (version, timestamp): (Version, Timestamp),
+        (of_segment, timestamp): (Version, Timestamp),
         word: u64,
     ) {
-        let is_row = row.is_some();
-        let (row, version) = row.map_or((0, version), |commit| (commit.row, commit.version));
-        if let Some(requester) = requester {
-            self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
-        }
-        self.notify_watchers_of_row(id, row, version, timestamp);
-        if is_row && !planted!(self.segments, UntoldRowChange) {
-            self.notify_watchers_of_all_rows(id, row);
-        }
+        let version = row.map_or(of_segment, |commit| commit.version);
+        let row = row.map(|commit| commit.row);
+        self.watches().answer_change(requester, id, row, ReplyFields { version, timestamp, word });
     }
 
     fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
@@ -280,7 +274,7 @@ impl Home<'_> {
                     self.counters.commits += 1;
                 }
                 self.output.free_table(&parts);
-                self.answer_change(requester, id, row, (version, timestamp), word);
+                self.answer_commit(requester, id, row, (version, timestamp), word);
             }
             ForwardKind::Grant(lock_request) => {
                 if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {

@@ -204,7 +204,7 @@ impl Home<'_> {
         }
         if made {
             self.note_dirty(now, id, &RangeSet::One { offset, bytes });
-            self.notify_watchers(id, version, timestamp);
+            self.watches().answer_change(None, id, None, fields);
         }
         // A copy that was complete but for this value waited for it.
         self.continue_resync(now, id);

@@ -169,15 +169,10 @@ impl Home<'_> {
         if is_replicated {
             return self.replicated_large_committed(now, id, &commit, made);
         }
-        let (outcome, fields) = match made {
-            true => (Outcome::Done, ReplyFields { version, timestamp, word: 0 }),
-            false => (Outcome::Failed(no_room(storage)), ReplyFields::default()),
-        };
-        if let Some(requester) = requester {
-            self.output.answer(requester, outcome, fields);
-        }
         if made {
-            self.notify_watchers(id, version, timestamp);
+            self.watches().answer_change(requester, id, None, ReplyFields { version, timestamp, word: 0 });
+        } else if let Some(requester) = requester {
+            self.output.answer(requester, Outcome::Failed(no_room(storage)), ReplyFields::default());
         }
         self.serve_lock_queue(now, id);
     }

@@ -14,18 +14,13 @@ use crate::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::state::pending::{PendingRecord, RecordOp};
 use crate::state::replication::RowCommit;
 use crate::state::segments::Segment;
-use ddss_core::{ANY_ROW, BucketSearch, Failure, Outcome, PutConditions, SegmentId, TableLayout, Timestamp, Version};
+use ddss_core::{BucketSearch, Failure, Outcome, PutConditions, SegmentId, TableLayout, Timestamp, Version};
 
 /// Content of a record that an operation asked for: a word of its row, or the result of a search in a bucket.
 #[derive(Clone, Copy, Debug)]
 enum RecordContent {
     Word(u64),
     Entry { found: Option<BucketSearch>, now_ms: u64 },
-}
-
-/// Returns the field of an answer that names a changed row: one more than its number, or 0 if changes were missed.
-fn timestamp_of_row(row: Option<u64>) -> Timestamp {
-    Timestamp(row.map_or(0, |row| row + 1))
 }
 
 impl Home<'_> {
@@ -90,33 +85,6 @@ impl Home<'_> {
         Ok(())
     }
 
-    /// Watches for the change of any row after the change of the number `watcher.above`, or answers at once.
-    pub(crate) fn await_any_row(&mut self, now: Now, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
-        // The clock never gives a number twice, not even after a restart.
-        let first = Version(self.clock.next(now.wall_us).0);
-        let counts_on = planted!(self.segments, RowChangesOfEarlierTerm);
-        let changes = self.segments.get_mut(id)?.row_changes(first);
-        if !counts_on {
-            changes.catch_up(watcher.above, first);
-        }
-        match changes.after(watcher.above) {
-            Some((version, row)) => {
-                let fields = ReplyFields { version, timestamp: timestamp_of_row(row), word: 0 };
-                self.output.answer(watcher.requester, Outcome::Done, fields);
-                Ok(())
-            }
-            None => self.watch(id, Watcher { row: ANY_ROW, ..watcher }),
-        }
-    }
-
-    /// Tells the watchers of all rows that a row has changed.
-    pub(crate) fn notify_watchers_of_all_rows(&mut self, id: SegmentId, row: u64) {
-        let number = self.segments.get_mut(id).ok().and_then(|segment| segment.note_row_change(row));
-        if let Some(number) = number {
-            self.notify_watchers_of_row(id, ANY_ROW, number, timestamp_of_row(Some(row)));
-        }
-    }
-
     /// Completes an operation with what [`Action::ReadRecord`] found.
     pub(crate) fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
         self.complete_record_op(state, timestamp, RecordContent::Word(word));
@@ -179,11 +147,10 @@ impl Home<'_> {
         let version = Version(state >> 1);
         let op = match op {
             RecordOp::Call(op) => op,
-            RecordOp::Watch(watcher) if version > watcher.above => {
-                self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
-                return Ok(());
+            RecordOp::Watch(watcher) => {
+                let reached = (version > watcher.above).then_some(ReplyFields { version, timestamp, word: 0 });
+                return self.watches().watch(segment, watcher, reached);
             }
-            RecordOp::Watch(watcher) => return self.watch(segment, watcher),
             RecordOp::Grant(token) => {
                 self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: token.0 });
                 return Ok(());
@@ -260,11 +227,7 @@ impl Home<'_> {
         self.counters.commits += 1;
         self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
         self.output.free_table(&parts);
-        if let Some(requester) = requester {
-            self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
-        }
-        self.notify_watchers_of_row(segment, row, version, timestamp);
-        self.notify_watchers_of_all_rows(segment, row);
+        self.watches().answer_change(requester, segment, Some(row), ReplyFields { version, timestamp, word });
         Ok(())
     }
 }
