@@ -40,11 +40,11 @@ impl Home<'_> {
     fn try_submit_op(&mut self, now: Now, id: SegmentId, waiter: &Waiter) -> Result<(), Failure> {
         let mut segment = self.segments.get(id)?;
         if segment.replication.is_some() {
-            self.update_lock_gate(now, id);
+            self.segments.update_lock_gate(now, self.replicas, id);
             segment = self.segments.get(id)?;
         }
         let depends_on_lock =
-            self.authorize_op(segment, waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+            self.authorize_op(segment, waiter).map_err(|failure| self.segments.mask_denial_in_doubt(id, failure))?;
         let is_ungated = planted!(self.segments, UngatedCommit) && segment.has_large_commit();
         if is_ungated && matches!(waiter.op, PendingOp::Get(_)) {
             return self.execute_op(now, id, waiter);
@@ -96,17 +96,6 @@ impl Home<'_> {
         }
         self.segments.mark_busy(id);
         Ok(())
-    }
-
-    /// Turns a denial into [`Failure::NodeDown`] while this node may have lost the home role, since its permissions may
-    /// be stale.
-    #[cold]
-    pub(crate) fn mask_denial_in_doubt(&self, id: SegmentId, failure: Failure) -> Failure {
-        let in_doubt = self
-            .segments
-            .get(id)
-            .is_ok_and(|segment| segment.replication.is_some() && segment.lock_queue.is_suspended());
-        if in_doubt && failure == Failure::PermissionDenied { Failure::NodeDown } else { failure }
     }
 
     /// Checks permissions and bounds of an operation, and returns whether it depends on the segment's lock.
@@ -348,9 +337,7 @@ impl Home<'_> {
         if self.segments.is_names(id) {
             return self.watches().await_names(watcher);
         }
-        if self.segments.get(id)?.replication.is_some() {
-            self.check_home(now, id)?;
-        }
+        self.segments.check_home(now, self.replicas, id)?;
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Read)?;
         if let Some(layout) = segment.spec.layout() {

@@ -104,7 +104,7 @@ impl Home<'_> {
     pub(crate) fn release_at_home(&mut self, now: Now, principal: Principal, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Release)?;
-        self.check_home(now, id)?;
+        self.segments.check_home(now, self.replicas, id)?;
         self.take_away(now, id)?;
         self.watches().announce_names();
         Ok(())

@@ -63,11 +63,9 @@ impl Home<'_> {
         token: LockToken,
         owner: LockOwner,
     ) -> Result<ReplyFields, Failure> {
-        if self.segments.get(id)?.replication.is_some() {
-            // An unlock that succeeds here after another home granted the lock would hide that the lock did not
-            // exclude.
-            self.check_home(now, id)?;
-        }
+        // An unlock that succeeds here after another home granted the lock would hide that the lock did not
+        // exclude.
+        self.segments.check_home(now, self.replicas, id)?;
         let releases_all = planted!(self.segments, UncheckedUnlock);
         let segment = self.segments.get_mut(id)?;
         if !segment.lock_queue.release(token, owner) {
@@ -93,10 +91,8 @@ impl Home<'_> {
         owner: LockOwner,
         lease_us: u32,
     ) -> Result<ReplyFields, Failure> {
-        if self.segments.get(id)?.replication.is_some() {
-            // Another home may have granted the lock since.
-            self.check_home(now, id)?;
-        }
+        // Another home may have granted the lock since.
+        self.segments.check_home(now, self.replicas, id)?;
         let forgets = planted!(self.segments, UnrecordedRenewal);
         let segment = self.segments.get_mut(id)?;
         let until_us = if forgets { 0 } else { now.steady_us.saturating_add(lease_us.into()) };
@@ -119,9 +115,7 @@ impl Home<'_> {
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Release)?;
-        if segment.replication.is_some() {
-            self.check_home(now, id)?;
-        }
+        self.segments.check_home(now, self.replicas, id)?;
         let segment = self.segments.get_mut(id)?;
         let broken = segment.lock_queue.release_all() as u64;
         let fields = ReplyFields::of(segment.stamp(), broken);
@@ -204,7 +198,7 @@ impl Home<'_> {
         let mut next = 0;
         while let Some(id) = self.segments.due(next) {
             next += 1;
-            self.update_lock_gate(now, id);
+            self.segments.update_lock_gate(now, self.replicas, id);
             self.expire_forward(now, id);
             self.continue_large_forward(now, id);
             let is_endless = planted!(self.segments, EndlessLease);

@@ -69,12 +69,12 @@ impl Home<'_> {
     }
 
     pub(crate) fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<PageBytes, Failure> {
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         let segment = self.segments.get(id)?;
         if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
-        may_hear(&segment.permissions, principal).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        may_hear(&segment.permissions, principal).map_err(|failure| self.segments.mask_denial_in_doubt(id, failure))?;
         let mut page = PageBytes::new();
         assert!(self.listing(now, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
@@ -171,7 +171,7 @@ impl Home<'_> {
         let permissions = self.segments.get(id)?.permissions;
         let allowed =
             permissions.allow(principal, Access::Read).or_else(|_| permissions.allow(principal, Access::Write));
-        allowed.map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        allowed.map_err(|failure| self.segments.mask_denial_in_doubt(id, failure))?;
         self.send_description(node, step, id)
     }
 

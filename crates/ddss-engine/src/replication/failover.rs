@@ -8,36 +8,13 @@ use crate::fault_injection::planted;
 use crate::home::handler::Home;
 use crate::requester::ReplyFields;
 use crate::role::{Proposal, ProposalKind, RoleAssignment};
-use crate::state::replication::{Replicas, ReplicatedSegment, Role, SyncState};
+use crate::state::replication::{Replicas, Role, SyncState};
 use ddss_core::{Failure, LockToken, NodeId, Outcome, Refusal, SegmentId};
 
 impl Home<'_> {
-    pub(crate) fn replication_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
-        self.segments.get_mut(id).ok()?.replication.as_deref_mut()
-    }
-
-    /// Updates which operations on a segment have to wait.
-    pub(crate) fn update_lock_gate(&mut self, now: Now, id: SegmentId) {
-        let lease_until_us =
-            if planted!(self.segments, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us() };
-        if let Ok(segment) = self.segments.get_mut(id)
-            && let Some(replication) = &segment.replication
-        {
-            let is_suspended = !replication.serves(now.steady_us, lease_until_us);
-            segment.lock_queue.set_gate(is_suspended, replication.blocks_puts());
-        }
-    }
-
-    /// Checks that this node may act as the home of the segment now.
-    pub(crate) fn check_home(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
-        self.update_lock_gate(now, id);
-        let segment = self.segments.get(id)?;
-        if segment.is_replica() || segment.lock_queue.is_suspended() { Err(Failure::NodeDown) } else { Ok(()) }
-    }
-
     /// Makes this node the first home of a segment.
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         replication.found();
         self.note_unknown_expiry(now, id);
         self.start_transition(now, id);
@@ -81,7 +58,7 @@ impl Home<'_> {
         let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
         let assignment = self.replicas.assignment(id).copied();
         let is_released = is_adopted || self.is_released(id);
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         let Some(assignment) = assignment else {
             return if is_released { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
         };
@@ -107,7 +84,7 @@ impl Home<'_> {
 
     fn follow_assignment(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         let node = self.node;
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         if assignment.epoch < replication.epoch {
             // A restarted node receives old decisions too, which a home may already have surpassed.
             return;
@@ -133,7 +110,7 @@ impl Home<'_> {
 
     /// Handles the acceptance of this home's proposal.
     fn proposal_accepted(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         if assignment.turn < replication.turn {
             return;
         }
@@ -143,7 +120,7 @@ impl Home<'_> {
             Role::Home(SyncState::Parting) if !assignment.paired => return self.parted(now, id),
             _ => return,
         }
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.serve_lock_queue(now, id);
     }
 
@@ -163,7 +140,7 @@ impl Home<'_> {
         self.clock.hear(floor, floor.micros());
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.note_unknown_expiry(now, id);
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.start_transition(now, id);
     }
 
@@ -175,7 +152,7 @@ impl Home<'_> {
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let deferred_updates = replication.demote(assignment);
         // An operation that has read its word or record refuses itself.
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {
@@ -213,7 +190,7 @@ impl Home<'_> {
 
     fn continue_transition(&mut self, now: Now, id: SegmentId) {
         let may_take_over = self.may_take_over(id);
-        let Some(replication) = self.replication_of(id) else {
+        let Some(replication) = self.segments.replication_of(id) else {
             self.replicas.end_transition(id);
             return;
         };

@@ -164,18 +164,20 @@ impl Home<'_> {
 
     /// Records the operation that waits for the replica; returns the epoch.
     pub(crate) fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
-        let Some(replication) = self.replication_of(id) else { return 0 };
+        let Some(replication) = self.segments.replication_of(id) else { return 0 };
         let epoch = replication.begin_forward(forward);
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.segments.mark_busy(id);
         epoch
     }
 
     /// Commits and answers before the replica has it: an injected bug.
     fn acknowledge_early(&mut self, now: Now, id: SegmentId) {
-        let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward) else { return };
+        let Some(forward) = self.segments.replication_of(id).and_then(|replication| replication.forward) else {
+            return;
+        };
         self.finish_forward(now, id, forward);
-        if let Some(replication) = self.replication_of(id) {
+        if let Some(replication) = self.segments.replication_of(id) {
             replication.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
         }
     }
@@ -221,7 +223,7 @@ impl Home<'_> {
         replication.set_sync(SyncState::Joining(floor));
         let (node, epoch) = (replication.node, replication.epoch);
         self.send_floor(node, id, epoch, version, floor);
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
     }
 
     /// Handles an acknowledgement of the replica.
@@ -233,7 +235,7 @@ impl Home<'_> {
         epoch: u32,
         what: (ReplicaAck, Timestamp),
     ) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         if replication.node != node || replication.epoch != epoch {
             return;
         }
@@ -246,14 +248,14 @@ impl Home<'_> {
             }
             ReplicaAck::Put => {}
         }
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         match replication.role {
             Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
                 replication.set_sync(SyncState::Pairing);
                 replication.turn += 1;
                 self.replicas.begin_transition(id);
                 self.propose(now, id, ProposalKind::Pair(node));
-                self.update_lock_gate(now, id);
+                self.segments.update_lock_gate(now, self.replicas, id);
             }
             Role::Home(_) => {
                 if let Some(forward) = replication.forward.take_if(|forward| forward.timestamp == timestamp) {
@@ -290,7 +292,7 @@ impl Home<'_> {
         if !matches!(what, ForwardKind::Put(..)) || !planted!(self.segments, EarlyAcknowledgement) {
             self.free_place(&forward);
         }
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.give_sweep_turn(now, id);
         self.serve_lock_queue(now, id);
         self.continue_slice(now, id);
@@ -313,7 +315,9 @@ impl Home<'_> {
 
     /// Abandons the operation that waited for the replica.
     pub(crate) fn end_forward(&mut self, now: Now, id: SegmentId, outcome: Outcome, fields: ReplyFields) {
-        let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
+        let Some(forward) = self.segments.replication_of(id).and_then(|replication| replication.forward.take()) else {
+            return;
+        };
         self.free_place(&forward);
         match forward.what {
             ForwardKind::Put(parts, _) => self.output.free_table(&parts),
@@ -327,7 +331,7 @@ impl Home<'_> {
 
     /// Answers a requester that waited too long for the replica: outcome unknown.
     pub(crate) fn expire_forward(&mut self, now: Now, id: SegmentId) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         let Some(forward) = replication.forward.as_mut().filter(|forward| forward.deadline_us <= now.steady_us) else {
             return;
         };
@@ -348,7 +352,7 @@ impl Home<'_> {
             return;
         }
         for id in self.segments.replicated() {
-            let replication = self.replication_of(id);
+            let replication = self.segments.replication_of(id);
             if replication
                 .is_some_and(|replication| replication.node == node && matches!(replication.role, Role::Home(_)))
             {
@@ -360,7 +364,7 @@ impl Home<'_> {
     /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
     pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
         let forgets = planted!(self.segments, UnpartedReplica);
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         match replication.role {
             Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
                 replication.lost_us = now.steady_us;
@@ -368,7 +372,7 @@ impl Home<'_> {
                 replication.turn += 1;
                 self.replicas.begin_transition(id);
                 self.propose(now, id, ProposalKind::Part);
-                self.update_lock_gate(now, id);
+                self.segments.update_lock_gate(now, self.replicas, id);
             }
             Role::Home(SyncState::Alone | SyncState::Parting) => {}
             Role::Home(_) => self.become_alone(now, id),
@@ -390,14 +394,14 @@ impl Home<'_> {
     /// Records why the replica's node cannot be the replica now.
     pub(crate) fn record_refusal(&mut self, now: Now, id: SegmentId, why: Refusal) {
         let until_us = now.steady_us + self.replicas.pause_us(why);
-        if let Some(replication) = self.replication_of(id) {
+        if let Some(replication) = self.segments.replication_of(id) {
             replication.refusals.insert(replication.node, Refused { why, until_us });
         }
     }
 
     /// Continues without a replica, and executes the operation that waited for it.
     pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         replication.set_sync(SyncState::Alone);
         replication.retry_us = now.steady_us;
         let forward = replication.forward.take();
@@ -411,7 +415,7 @@ impl Home<'_> {
                 self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
         }
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.serve_lock_queue(now, id);
     }
 
@@ -425,7 +429,7 @@ impl Home<'_> {
         update: PermissionUpdate,
         requester: Requester,
     ) -> Result<bool, Failure> {
-        let Some(replication) = self.replication_of(id) else { return Ok(false) };
+        let Some(replication) = self.segments.replication_of(id) else { return Ok(false) };
         match replication.role {
             Role::Unconfirmed | Role::Replica => Err(Failure::NodeDown),
             Role::Home(_) if replication.fenced => Err(Failure::NodeDown),
@@ -447,6 +451,7 @@ impl Home<'_> {
         self.end_forward(now, id, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         self.drop_incoming(id);
         let deferred_updates = self
+            .segments
             .replication_of(id)
             .map(|replication| std::mem::take(&mut replication.deferred_updates))
             .unwrap_or_default();

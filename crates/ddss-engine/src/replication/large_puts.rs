@@ -60,7 +60,7 @@ impl Home<'_> {
     fn fail_large_forward(&mut self, now: Now, id: SegmentId, node: NodeId) {
         let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
         self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
         self.serve_lock_queue(now, id);
     }
 
@@ -70,7 +70,7 @@ impl Home<'_> {
             return;
         }
         let part_bytes = self.replicas.piece_bytes();
-        while let Some(replication) = self.replication_of(id) {
+        while let Some(replication) = self.segments.replication_of(id) {
             let (segment, node, epoch) = (id, replication.node, replication.epoch);
             if matches!(replication.role, Role::Home(SyncState::Parting)) {
                 return;
@@ -95,7 +95,7 @@ impl Home<'_> {
     /// Decides about a large put that the replica has refused, once each part is answered: it begins again, or fails.
     /// The replica keeps its version, and so does this home. Returns true if parts may go out.
     fn is_accepted(&mut self, now: Now, id: SegmentId) -> bool {
-        let Some(replication) = self.replication_of(id) else { return false };
+        let Some(replication) = self.segments.replication_of(id) else { return false };
         let node = replication.node;
         let Some(forward) = replication.forward.as_mut() else { return false };
         let (deadline_us, is_answered) = (forward.deadline_us, forward.requester.is_none());
@@ -127,7 +127,7 @@ impl Home<'_> {
     }
 
     fn forwarded_upload(&mut self, id: SegmentId, timestamp: Timestamp) -> Option<&mut ForwardedUpload> {
-        let forward = self.replication_of(id)?.forward.as_mut()?;
+        let forward = self.segments.replication_of(id)?.forward.as_mut()?;
         match &mut forward.what {
             ForwardKind::PutLarge(upload) if forward.timestamp == timestamp => Some(upload),
             _ => None,
@@ -171,13 +171,6 @@ impl Home<'_> {
         } else {
             self.uploads.abandon(now.steady_us, upload.from);
         }
-    }
-
-    /// Returns true while the daemon writes a large value into a segment. Until its end the bytes belong to no version,
-    /// so that no replica may count as complete.
-    pub(crate) fn is_being_written(&self, id: SegmentId) -> bool {
-        let is_written = self.segments.get(id).is_ok_and(|segment| segment.has_large_commit());
-        is_written && !planted!(self.segments, JoinDuringCommit)
     }
 
     /// Ends a large commit of a segment that has or is a replica.
@@ -271,11 +264,11 @@ impl Home<'_> {
         if at == 0 {
             self.drop_incoming(id);
             let upload = self.upload_memory().begin_of_home(now, node, id, total)?;
-            if let Some(replication) = self.replication_of(id) {
+            if let Some(replication) = self.segments.replication_of(id) {
                 replication.incoming = Some((timestamp, upload));
             }
         }
-        let incoming = self.replication_of(id).and_then(|replication| replication.incoming);
+        let incoming = self.segments.replication_of(id).and_then(|replication| replication.incoming);
         let (_, upload) = incoming.filter(|&(known, _)| known == timestamp).ok_or(ReplicaAck::Busy)?;
         let to = self.uploads.append(now.steady_us, upload, (owner, id), (at, length));
         to.map(|to| (upload, to)).map_err(|_| ReplicaAck::Busy)
@@ -284,7 +277,7 @@ impl Home<'_> {
     /// Commits a large put whose parts are all here, and acknowledges it at the end.
     fn commit_parts(&mut self, node: NodeId, sent: &ReplicaPiece, upload: UploadId, part: &ForwardedPart) {
         let (id, (version, timestamp)) = (sent.id, part.stamp);
-        if let Some(replication) = self.replication_of(id) {
+        if let Some(replication) = self.segments.replication_of(id) {
             replication.incoming = None;
             replication.floor = replication.floor.max(timestamp);
         }
@@ -310,7 +303,7 @@ impl Home<'_> {
 
     /// Acknowledges a large put that this replica has committed, or reports that it has no room for it.
     fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         let home = (replication.node, replication.epoch);
         let number = Message::NOT_STAGED;
         match commit.acknowledges {
@@ -328,7 +321,8 @@ impl Home<'_> {
 
     /// Drops the parts of a large put that will not be completed.
     pub(crate) fn drop_incoming(&mut self, id: SegmentId) {
-        let Some((_, upload)) = self.replication_of(id).and_then(|replication| replication.incoming.take()) else {
+        let Some((_, upload)) = self.segments.replication_of(id).and_then(|replication| replication.incoming.take())
+        else {
             return;
         };
         self.upload_memory().drop_one(upload);

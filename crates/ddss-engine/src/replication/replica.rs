@@ -118,7 +118,7 @@ impl Home<'_> {
     /// Returns the newest epoch of a segment that this node knows.
     fn epoch_of(&mut self, id: SegmentId) -> u32 {
         let decided = self.replicas.assignment(id).map_or(0, |assignment| assignment.epoch);
-        self.replication_of(id).map_or(0, |replication| replication.epoch).max(decided)
+        self.segments.replication_of(id).map_or(0, |replication| replication.epoch).max(decided)
     }
 
     fn handle_offer(&mut self, now: Now, node: NodeId, handle_offer: &ReplicaOffer) {
@@ -201,7 +201,7 @@ impl Home<'_> {
 
     /// Completes the creation of a replica.
     pub(crate) fn replica_formatted(&mut self, now: Now, id: SegmentId, made: bool) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         let (node, epoch) = (replication.node, replication.epoch);
         if !made {
             self.drop_replica(now, id);
@@ -212,7 +212,7 @@ impl Home<'_> {
     /// Drops a replica since another node has that role. The home is told: it may have asked this node after the
     /// decision.
     pub(crate) fn give_up_replica(&mut self, now: Now, id: SegmentId) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         let (home, epoch) = (replication.node, replication.epoch);
         self.drop_replica(now, id);
         self.send_offer_reply(home, id, epoch, OfferReply::No(Refusal::NotReady));
@@ -230,7 +230,7 @@ impl Home<'_> {
     /// Drops a replica whose home released the segment. A replica that was never in sync is in no decision of the
     /// cluster, and goes with this message.
     pub(crate) fn drop_replica_of(&mut self, now: Now, home: NodeId, id: SegmentId) {
-        if self.replication_of(id).is_some_and(|replication| replication.node == home)
+        if self.segments.replication_of(id).is_some_and(|replication| replication.node == home)
             && self.segments.is_spare(id, self.replicas)
         {
             self.drop_replica(now, id);

@@ -37,7 +37,7 @@ impl Home<'_> {
 
     /// Handles the answer to an offer.
     pub(crate) fn offer_answered(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, reply: OfferReply) {
-        let is_being_written = self.is_being_written(id);
+        let is_being_written = self.segments.is_being_written(id);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (stamp, answer_us) = (segment.stamp(), now.steady_us + self.replicas.answer_us());
         let Some(replication) = segment.replication.as_deref_mut().filter(|replication| replication.node == node)
@@ -47,7 +47,7 @@ impl Home<'_> {
         if reply == OfferReply::Fenced && epoch > replication.epoch && matches!(replication.role, Role::Home(_)) {
             // The other node has taken over. The cluster's decision will say what becomes of pending operations.
             replication.fenced = true;
-            return self.update_lock_gate(now, id);
+            return self.segments.update_lock_gate(now, self.replicas, id);
         }
         if epoch != replication.epoch {
             return;
@@ -102,7 +102,7 @@ impl Home<'_> {
     }
 
     fn note_dirty_ranges(&mut self, now: Now, id: SegmentId, ranges: &[Range]) {
-        let Some(replication) = self.replication_of(id) else { return };
+        let Some(replication) = self.segments.replication_of(id) else { return };
         if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut replication.role {
             ranges.iter().for_each(|range| copying.note_put(range));
             if matches!(replication.role, Role::Home(SyncState::Copying(_))) {
@@ -114,7 +114,7 @@ impl Home<'_> {
     /// Sends as many pieces as may be in flight.
     pub(crate) fn continue_resync(&mut self, now: Now, id: SegmentId) {
         let (piece_bytes, answer_us) = (self.replicas.piece_bytes(), now.steady_us + self.replicas.answer_us());
-        let is_being_written = self.is_being_written(id);
+        let is_being_written = self.segments.is_being_written(id);
         loop {
             let Ok(segment) = self.segments.get_mut(id) else { return };
             let (size, data) = (segment.spec.replicated_bytes(), segment.at + Header::DATA_OFFSET);
@@ -134,7 +134,7 @@ impl Home<'_> {
                 break;
             };
             if !self.send_piece(node, id, epoch, data, (offset, bytes)) {
-                if let Some(replication) = self.replication_of(id)
+                if let Some(replication) = self.segments.replication_of(id)
                     && let Role::Home(SyncState::Copying(copying)) = &mut replication.role
                 {
                     copying.return_piece(offset, bytes);
@@ -142,7 +142,7 @@ impl Home<'_> {
                 break;
             }
         }
-        self.update_lock_gate(now, id);
+        self.segments.update_lock_gate(now, self.replicas, id);
     }
 
     /// Sends one piece; `false` if there is no room in flight.
@@ -162,7 +162,7 @@ impl Home<'_> {
     /// Handles the acknowledgement of a piece.
     pub(crate) fn piece_stored(&mut self, now: Now, id: SegmentId) {
         let answer_us = now.steady_us + self.replicas.answer_us();
-        if let Some(replication) = self.replication_of(id)
+        if let Some(replication) = self.segments.replication_of(id)
             && let Role::Home(SyncState::Copying(copying)) = &mut replication.role
         {
             copying.end_piece();

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use sweeps::Sweeps;
 
 mod busy_list;
+mod lock_gate;
 mod names;
 pub(crate) mod names_watch;
 pub(crate) mod quotas;

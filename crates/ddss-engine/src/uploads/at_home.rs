@@ -65,15 +65,13 @@ impl Home<'_> {
         id: SegmentId,
         total: u32,
     ) -> Result<UploadId, Failure> {
-        if self.segments.get(id)?.replication.is_some() {
-            self.update_lock_gate(now, id);
-        }
+        self.segments.update_lock_gate(now, self.replicas, id);
         let segment = self.segments.get(id)?;
         if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
         let allowed = segment.permissions.allow(uploader.principal, Access::Write);
-        allowed.map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        allowed.map_err(|failure| self.segments.mask_denial_in_doubt(id, failure))?;
         check_range(segment.spec.bytes, 0, total)?;
         if segment.has_history() || segment.spec.layout().is_some() {
             // The history gets each version in one copy.

@@ -38,12 +38,10 @@ impl Home<'_> {
         id: SegmentId,
         (first, buckets): (u64, u64),
     ) -> Result<(), Failure> {
-        if self.segments.get(id)?.replication.is_some() {
-            self.check_home(now, id)?;
-        }
+        self.segments.check_home(now, self.replicas, id)?;
         let segment = self.segments.get(id)?;
         let allowed = segment.permissions.allow(caller.principal, Access::Write);
-        allowed.map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        allowed.map_err(|failure| self.segments.mask_denial_in_doubt(id, failure))?;
         let layout = segment.spec.layout().ok_or(Failure::Unsupported)?;
         if segment.lock_queue.is_held_by(caller.requester.owner(), None) {
             return Err(Failure::OwnLock);
@@ -147,9 +145,7 @@ impl Home<'_> {
         if segment.is_replica() {
             return self.fail_sweeps(id, Failure::NodeDown);
         }
-        if segment.replication.is_some() {
-            self.update_lock_gate(now, id);
-        }
+        self.segments.update_lock_gate(now, self.replicas, id);
         let Ok(segment) = self.segments.get(id) else { return };
         let (at, spec, is_free) = (segment.at, segment.spec, segment.lock_queue.admits_sweep());
         let Some(layout) = spec.layout().filter(|_| is_free) else { return };
