@@ -22,6 +22,7 @@
 //! | `home/` | operations on segments whose home is this node, by the handler `Home` |
 //! | `home/execute.rs` | each operation at its home, for clients of this node and for peers |
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
+//! | `locks/` | locks, waits for them, and watches of versions |
 //! | `uploads/` | large puts: parts and one commit, by both handlers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended puts, and for puts that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
@@ -49,6 +50,7 @@ mod engine;
 mod fault_injection;
 mod home;
 mod ids;
+mod locks;
 mod peer_messages;
 mod remote;
 mod replication;

@@ -2,7 +2,8 @@
 
 use crate::config::Counters;
 use crate::home::outgoing_bytes::OutgoingBytes;
-use crate::home::watches::Watches;
+use crate::locks::handler::Locks;
+use crate::locks::watches::Watches;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
@@ -43,6 +44,12 @@ impl Home<'_> {
     pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
         let Home { peers, segments, served_gets, output, .. } = self;
         OutgoingBytes { peers, segments, served_gets, output }
+    }
+
+    /// Returns the handler of locks and of the operations that wait in a lock queue.
+    pub(crate) fn locks(&mut self) -> Locks<'_> {
+        let Home { segments, uploads, pending_records, counters, output, .. } = self;
+        Locks { segments, uploads, pending_records, counters, output }
     }
 
     /// Returns the handler of watches.

@@ -12,8 +12,8 @@ use crate::state::pending::PendingAtomic;
 use crate::state::replication::RowCommit;
 use crate::state::segments::Segment;
 use ddss_core::{
-    ANY_ROW, Access, Completion, Failure, Header, Limit, LockDependency, LockRequest, Outcome, Principal,
-    PutConditions, ReadOptions, SegmentId, Timestamp, Version,
+    ANY_ROW, Access, Completion, Failure, Header, LockDependency, Outcome, Principal, PutConditions, ReadOptions,
+    SegmentId, Timestamp, Version,
 };
 
 impl Home<'_> {
@@ -33,7 +33,7 @@ impl Home<'_> {
 
     /// Executes an operation, or queues it behind the lock. An error is the answer, and the operation's buffers are free.
     pub(crate) fn submit_op(&mut self, now: Now, id: SegmentId, waiter: &Waiter) -> Result<(), Failure> {
-        self.try_submit_op(now, id, waiter).inspect_err(|_| self.free_op_buffers(&waiter.op))
+        self.try_submit_op(now, id, waiter).inspect_err(|_| self.locks().free_buffers(&waiter.op))
     }
 
     #[inline(always)]
@@ -50,7 +50,7 @@ impl Home<'_> {
             return self.execute_op(now, id, waiter);
         }
         if segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
-            self.enqueue_op(id, waiter, None)
+            self.locks().enqueue(id, waiter, None)
         } else if segment.lock_queue.has_row_locks() {
             self.admit_op(now, id, waiter)
         } else {
@@ -65,37 +65,14 @@ impl Home<'_> {
         let is_ignored = !matches!(waiter.op, PendingOp::Lock(_)) && planted!(self.segments, IgnoredRowLock);
         if segment.lock_queue.has_row_locks()
             && !is_ignored
-            && let Some(row) = self.row_of_op(segment, &waiter.op)?
+            && let Some(row) = self.output.row_of_op(segment, &waiter.op)?
         {
             let (depends_on_lock, owner) = (segment.depends_on_lock(&waiter.op), waiter.requester.owner());
             if segment.lock_queue.must_wait_for_row(row, &waiter.op, owner, depends_on_lock) {
-                return self.enqueue_op(id, waiter, Some(row));
+                return self.locks().enqueue(id, waiter, Some(row));
             }
         }
         self.execute_op(now, id, waiter)
-    }
-
-    /// Queues an operation behind the lock of the segment, or of a row.
-    fn enqueue_op(&mut self, id: SegmentId, waiter: &Waiter, row: Option<u64>) -> Result<(), Failure> {
-        let Waiter { requester, op, .. } = *waiter;
-        let segment = self.segments.get_mut(id)?;
-        match op {
-            PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
-            // It would wait for itself. If another thread of that client holds the lock, this thread has to take the
-            // lock too: to let it pass would lose updates. A change under the lock waits for something else.
-            PendingOp::Put { conditions: PutConditions { token: None, .. }, .. }
-            | PendingOp::Atomic { token: None, .. }
-                if segment.lock_queue.is_held_by(requester.owner(), row) =>
-            {
-                return Err(Failure::OwnLock);
-            }
-            _ => {}
-        }
-        if !segment.lock_queue.enqueue(*waiter, row) {
-            return Err(Failure::Busy(Limit::Waiters));
-        }
-        self.segments.mark_busy(id);
-        Ok(())
     }
 
     /// Checks permissions and bounds of an operation, and returns whether it depends on the segment's lock.
@@ -288,12 +265,12 @@ impl Home<'_> {
     pub(crate) fn submit_again(&mut self, id: SegmentId, waiter: Waiter) {
         let is_home = self.segments.get(id).map(|segment| !segment.is_replica());
         let queued = match is_home {
-            Ok(true) => self.enqueue_op(id, &waiter, None),
+            Ok(true) => self.locks().enqueue(id, &waiter, None),
             Ok(false) => Err(Failure::NodeDown),
             Err(failure) => Err(failure),
         };
         if let Err(failure) = queued {
-            self.fail_waiter(&waiter, failure);
+            self.locks().fail(&waiter, failure);
         }
     }
 
@@ -350,22 +327,5 @@ impl Home<'_> {
         }
         let fields = ReplyFields::of(segment.stamp(), 0);
         self.watches().watch(id, watcher, Some(fields).filter(|reached| reached.version > watcher.above))
-    }
-
-    pub(crate) fn fail_waiter(&mut self, waiter: &Waiter, failure: Failure) {
-        self.free_op_buffers(&waiter.op);
-        self.output.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
-    }
-
-    /// Frees the buffers of an operation that will not be executed.
-    pub(crate) fn free_op_buffers(&mut self, op: &PendingOp) {
-        match op {
-            PendingOp::Put { source: CommitSource::Buffer(buffer), .. } => self.output.drop_buffer(buffer),
-            PendingOp::Put { source: CommitSource::Pool(at), .. } => self.upload_memory().free_at(*at),
-            _ => {}
-        }
-        if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = op {
-            self.output.free_table(parts);
-        }
     }
 }

@@ -140,14 +140,7 @@ impl Home<'_> {
     /// Fails every waiter and watcher of a segment.
     pub(crate) fn fail_all_waiters(&mut self, id: SegmentId, failure: Failure) {
         self.fail_sweeps(id, failure);
-        let Ok(segment) = self.segments.get_mut(id) else { return };
-        let (waiters, watchers) = segment.lock_queue.drain();
-        for waiter in waiters {
-            self.fail_waiter(&waiter, failure);
-        }
-        for watcher in watchers {
-            self.output.answer(watcher.requester, Outcome::Failed(failure), ReplyFields::default());
-        }
+        self.locks().fail_all(id, failure);
     }
 
     pub(crate) fn reclaim(&mut self) {

@@ -1,7 +1,7 @@
 //! Operations on segments whose home is this node. `handler.rs` names the state that they borrow. `home_ops.rs` decides
 //! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `rows/`
-//! decides the same for tables and maps. `watches.rs` is the handler of watches, `outgoing_bytes.rs` that of bytes for other
-//! nodes. The other files cover creation, names and metadata.
+//! decides the same for tables and maps. `outgoing_bytes.rs` is the handler of bytes for other nodes. The other files cover
+//! creation, names and metadata.
 
 pub(crate) mod execute;
 pub(crate) mod fast_path;
@@ -15,7 +15,6 @@ pub(crate) mod name_claims;
 pub(crate) mod outgoing_bytes;
 pub(crate) mod quota_checks;
 pub(crate) mod rows;
-pub(crate) mod watches;
 
 #[cfg(test)]
 mod tests;

@@ -280,7 +280,7 @@ impl Home<'_> {
             }
             ForwardKind::Grant(lock_request) => {
                 if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
-                    let granted = self.grant_now(now, id, requester, lock_request, LockToken(timestamp.0));
+                    let granted = self.locks().grant(now, id, requester, lock_request, LockToken(timestamp.0));
                     if let Err(failure) = granted {
                         self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                     }

@@ -417,10 +417,4 @@ impl LockQueue {
         removed.extend(self.change_rows(|rows| rows.drain_blocked(all)).unwrap_or_default());
         (removed, watchers)
     }
-
-    /// Takes everything: the segment is gone.
-    pub(crate) fn drain(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
-        self.release_all();
-        self.drain_blocked(true)
-    }
 }

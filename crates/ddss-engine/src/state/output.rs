@@ -5,10 +5,11 @@ use crate::ids::BufferId;
 use crate::requester::{LocalCaller, ReplyFields, Requester};
 use crate::state::action_queue::{ActionQueue, SetAside};
 use crate::state::clients::{Client, Clients};
+use crate::state::lock_queue::PendingOp;
 use crate::state::memory::buffer_pool::BufferPool;
 use crate::state::parked_waits::{ParkedReply, ParkedWaits};
 use crate::state::pending::Pending;
-use crate::state::segments::check_range;
+use crate::state::segments::{Segment, check_range};
 use arrayvec::ArrayVec;
 use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{
@@ -249,6 +250,18 @@ impl Output {
             RangeSet::Many { .. } => layout.row_of_ranges(&self.ranges_of(parts)),
         };
         row.filter(|&row| row < layout.rows(table_bytes)).ok_or(Failure::OutOfRange)
+    }
+
+    /// Returns the row of an operation; `None` if it concerns the whole segment.
+    pub(crate) fn row_of_op(&self, segment: &Segment, op: &PendingOp) -> Result<Option<u64>, Failure> {
+        let Some(layout) = segment.spec.layout() else { return Ok(None) };
+        let parts = match *op {
+            PendingOp::Get(get) => get.parts,
+            PendingOp::Put { parts, .. } => parts,
+            PendingOp::Atomic { offset, .. } => RangeSet::One { offset, bytes: 8 },
+            PendingOp::Lock(ref lock_request) => return segment.row_to_lock(lock_request),
+        };
+        self.row_of(layout, segment.spec.bytes, &parts).map(Some)
     }
 
     /// Returns the offset of the first byte of a range set.

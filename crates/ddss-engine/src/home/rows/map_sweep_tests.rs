@@ -485,7 +485,7 @@ fn sweep_without_memory_for_its_change_is_tried_again_by_a_tick() {
     parts.actions();
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     let token = LockToken(5);
-    parts.home().grant_now(NOW, id, Requester::Peer(A, 1), lock_request, token).expect("it is free");
+    parts.home().locks().grant(NOW, id, Requester::Peer(A, 1), lock_request, token).expect("it is free");
     parts.actions();
     found(&mut parts, NOW, id, (0, 1), true, 0);
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], NOW.steady_us + 1000));

@@ -1,5 +1,5 @@
-//! Operations on rows of tables: `records.rs` decides them, `entries.rs` the changes of a map's entries, `row_locks.rs`
-//! has the locks of rows, and `map_sweep.rs` frees expired entries of maps.
+//! Operations on rows of tables: `records.rs` decides them, `entries.rs` the changes of a map's entries, and
+//! `map_sweep.rs` frees expired entries of maps.
 
 pub(crate) mod entries;
 #[cfg(test)]
@@ -10,4 +10,3 @@ mod map_sweep_tests;
 pub(crate) mod records;
 #[cfg(test)]
 mod row_lock_tests;
-pub(crate) mod row_locks;

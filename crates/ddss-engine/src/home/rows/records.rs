@@ -114,7 +114,7 @@ impl Home<'_> {
         let later = self.output.set_aside();
         if let Err(failure) = self.decide_record_op(&pending, state, timestamp, content) {
             match &pending.op {
-                RecordOp::Call(op) => self.free_op_buffers(op),
+                RecordOp::Call(op) => self.locks().free_buffers(op),
                 RecordOp::Watch(_) => {}
                 // Its requester never learns of the lock. If the segment is gone, so is the lock.
                 RecordOp::Grant(token) => {

@@ -1,10 +1,12 @@
-//! The right of this node to act as the home of a segment, which decides what its lock queue lets pass.
+//! Whether an operation may pass the lock queue of its segment: the right of this node to act as the home, and whether the
+//! operation depends on locks.
 
 use crate::config::Now;
 use crate::fault_injection::planted;
+use crate::state::lock_queue::PendingOp;
 use crate::state::replication::{Replicas, ReplicatedSegment};
-use crate::state::segments::Segments;
-use ddss_core::{Failure, SegmentId};
+use crate::state::segments::{Segment, Segments};
+use ddss_core::{Failure, LockRequest, SegmentId};
 
 impl Segments {
     /// Returns the replication state of a segment that has or is a replica.
@@ -43,5 +45,26 @@ impl Segments {
     /// so that no replica may count as complete.
     pub(crate) fn is_being_written(&self, id: SegmentId) -> bool {
         self.get(id).is_ok_and(|segment| segment.has_large_commit()) && !planted!(self, JoinDuringCommit)
+    }
+}
+
+impl Segment {
+    /// Returns true if the coherence model makes an operation without a lock depend on the locks of others.
+    pub(crate) fn depends_on_lock(&self, op: &PendingOp) -> bool {
+        match op {
+            PendingOp::Get(_) | PendingOp::Lock(_) => true,
+            PendingOp::Put { conditions, .. } => {
+                conditions.token.is_none() && self.spec.model.put_waits_for_lock(conditions.requested_model)
+            }
+            PendingOp::Atomic { token, .. } => token.is_none(),
+        }
+    }
+
+    /// Returns the row that a request wants to lock; `None` for the whole segment.
+    pub(crate) fn row_to_lock(&self, lock_request: &LockRequest) -> Result<Option<u64>, Failure> {
+        let Some(offset) = lock_request.row_offset else { return Ok(None) };
+        let layout = self.spec.layout().ok_or(Failure::Unsupported)?;
+        let is_row = |&row: &u64| row < layout.rows(self.spec.bytes) && layout.bounds(row).0 == offset;
+        layout.row_of(offset, 0).filter(is_row).map(Some).ok_or(Failure::OutOfRange)
     }
 }
