@@ -22,6 +22,7 @@
 //! | `home/` | operations on segments whose home is this node, by the handler `Home` |
 //! | `home/execute.rs` | each operation at its home, for clients of this node and for peers |
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
+//! | `commits/` | the next version of a segment or of a row |
 //! | `locks/` | locks, waits for them, and watches of versions |
 //! | `uploads/` | large puts: parts and one commit, by both handlers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended puts, and for puts that fit in a ring entry |
@@ -44,6 +45,7 @@
 
 mod action;
 mod cluster;
+mod commits;
 mod config;
 mod dispatch;
 mod engine;

@@ -1,5 +1,6 @@
 //! Handler of everything that this node does as the home of segments, or as their replica.
 
+use crate::commits::handler::Commits;
 use crate::config::Counters;
 use crate::home::outgoing_bytes::OutgoingBytes;
 use crate::locks::handler::Locks;
@@ -50,6 +51,13 @@ impl Home<'_> {
     pub(crate) fn locks(&mut self) -> Locks<'_> {
         let Home { segments, uploads, pending_records, counters, output, .. } = self;
         Locks { segments, uploads, pending_records, counters, output }
+    }
+
+    /// Returns the handler of commits.
+    #[inline]
+    pub(crate) fn commits(&mut self) -> Commits<'_> {
+        let Home { segments, uploads, clock, counters, output, .. } = self;
+        Commits { segments, uploads, clock, counters, output }
     }
 
     /// Returns the handler of watches.

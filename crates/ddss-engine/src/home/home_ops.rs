@@ -5,11 +5,10 @@ use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
-use crate::replication::forward::SegmentChange;
 use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::state::pending::PendingAtomic;
-use crate::state::replication::RowCommit;
+use crate::state::replication::{RowCommit, SegmentChange};
 use crate::state::segments::Segment;
 use ddss_core::{
     ANY_ROW, Access, Completion, Failure, Header, LockDependency, Outcome, Principal, PutConditions, ReadOptions,
@@ -198,65 +197,40 @@ impl Home<'_> {
         checked.inspect_err(|_| self.output.name_version(found))
     }
 
-    /// Advances the version and emits the commit.
-    pub(crate) fn commit(
-        &mut self,
-        now: Now,
-        id: SegmentId,
-        what: (RangeSet, Option<RowCommit>),
-        source: CommitSource,
-    ) -> Result<(Version, Timestamp), Failure> {
-        let segment = self.segments.get(id)?;
-        assert!(!segment.lock_queue.blocks_puts(), "a put that may not run now is queued");
-        let (mut version, mut timestamp) = segment.next_stamp(self.clock, now.wall_us);
-        if planted!(self.segments, StandingClock) {
-            timestamp = segment.timestamp();
+    /// Changes a segment that may have a replica. An error means that nothing happened.
+    pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+        let SegmentChange { requester, parts, row, word, .. } = change;
+        let replication = self.segments.get(id)?.replication.as_deref();
+        let (is_replicated, is_large) = (replication.is_some(), self.commits().is_large(&change));
+        let needs_acknowledgement = is_replicated
+            && self.segments.replication_of(id).is_some_and(|replication| replication.needs_acknowledgement());
+        match (needs_acknowledgement, is_large) {
+            (true, true) => return self.forward_large(now, id, change),
+            (true, false) => return self.forward_put(now, id, change),
+            (false, true) => return self.commits().begin_large(now, id, &change),
+            (false, false) => {}
         }
-        if planted!(self.segments, SkippedVersion) {
-            version = segment.version();
+        let stamp = self.commits().commit(now, id, &change)?;
+        if is_replicated {
+            self.note_dirty(now, id, &parts, row);
         }
-        self.counters.commits += 1;
-        self.apply(id, what, source, (version, timestamp))?;
-        Ok((version, timestamp))
+        self.output.free_table(&parts);
+        self.answer_change(requester, id, row, stamp, word);
+        Ok(())
     }
 
-    /// Applies a commit with a given version and timestamp.
-    pub(crate) fn apply(
+    /// Answers the requester of a commit, and the watchers of what it has changed.
+    pub(crate) fn answer_change(
         &mut self,
+        requester: Option<Requester>,
         id: SegmentId,
-        (parts, row): (RangeSet, Option<RowCommit>),
-        source: CommitSource,
-        stamp: (Version, Timestamp),
-    ) -> Result<(), Failure> {
-        let (version, timestamp) = stamp;
-        let (stands, skips) = (planted!(self.segments, StandingClock), planted!(self.segments, SkippedVersion));
-        let segment = self.segments.get_mut(id)?;
-        if stands || skips {
-            segment.start_over(stamp)
-        } else {
-            segment.advance(stamp)
-        }
-        let at = segment.at;
-        if let Some(RowCommit { place, version: row_version, .. }) = row {
-            // The row first: a daemon that dies between the two has a table that seems older than it is, and is copied
-            // again.
-            self.output.push(Action::CommitRecord { place, parts, source, version: row_version, timestamp });
-            self.output.push(Action::WriteVersion { at, version, timestamp });
-            return Ok(());
-        }
-        let history = segment.history_offset(version);
-        segment.record_timestamp();
-        let (state, bytes) = (Header::committed(version), segment.spec.bytes);
-        self.output.push(Action::Commit { at, parts, source, version, timestamp });
-        if let Some(to) = history.filter(|_| !planted!(self.segments, HistoryLost)) {
-            let (segment, timestamp) = (id.to_bits(), timestamp.0);
-            self.output.push(Action::SaveVersion {
-                at,
-                to,
-                header: Header { state, timestamp, segment, bytes, locked: 0 },
-            });
-        }
-        Ok(())
+        row: Option<RowCommit>,
+        (of_segment, timestamp): (Version, Timestamp),
+        word: u64,
+    ) {
+        let version = row.map_or(of_segment, |commit| commit.version);
+        let row = row.map(|commit| commit.row);
+        self.watches().answer_change(requester, id, row, ReplyFields { version, timestamp, word });
     }
 
     /// Queues an operation again that was about to run, since a decision about the segment came in between. It waits for

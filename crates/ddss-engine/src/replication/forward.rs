@@ -10,26 +10,12 @@ use crate::fault_injection::planted;
 use crate::home::handler::Home;
 use crate::requester::{LockOwner, ReplyFields, Requester};
 use crate::role::ProposalKind;
-use crate::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, RowCommit, SyncState};
+use crate::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, SegmentChange, SyncState};
 use ddss_core::limits::DEFERRED_UPDATES_MAX;
 use ddss_core::{
     Failure, Limit, LockRequest, LockToken, Message, NodeId, Outcome, PermissionUpdate, Principal, Refusal, ReplicaAck,
     SegmentId, Timestamp, Version,
 };
-
-/// Change to apply to a segment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SegmentChange {
-    /// `None` for a change that no caller waits for.
-    pub(crate) requester: Option<Requester>,
-    pub(crate) parts: RangeSet,
-    pub(crate) source: CommitSource,
-    /// The row of a table.
-    pub(crate) row: Option<RowCommit>,
-    /// Word of the answer besides the version.
-    pub(crate) word: u64,
-    pub(crate) deadline_us: u64,
-}
 
 /// Content of a forward: the place of a put and of its staged bytes.
 struct ForwardContent {
@@ -60,50 +46,7 @@ impl ForwardContent {
 }
 
 impl Home<'_> {
-    /// Changes a segment that may have a replica. An error means that nothing happened.
-    pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
-        let SegmentChange { requester, parts, source, row, word, .. } = change;
-        let replication = self.segments.get(id)?.replication.as_deref();
-        if replication.is_some_and(|replication| replication.needs_acknowledgement()) {
-            return match self.is_large_change(&change) {
-                true => self.forward_large(now, id, change),
-                false => self.forward_put(now, id, change),
-            };
-        }
-        let is_replicated = replication.is_some();
-        if self.begin_large_commit(now, id, &change)? {
-            return Ok(());
-        }
-        let stamp = self.commit(now, id, (parts, row), source)?;
-        if is_replicated {
-            match row {
-                Some(row) => self.note_dirty_row(now, id, &row),
-                None => self.note_dirty(now, id, &parts),
-            }
-        }
-        self.output.free_table(&parts);
-        if let CommitSource::Pool(at) = source {
-            self.upload_memory().free_at(at);
-        }
-        self.answer_commit(requester, id, row, stamp, word);
-        Ok(())
-    }
-
-    /// Answers the requester of a commit, and the watchers of what it has changed.
-    fn answer_commit(
-        &mut self,
-        requester: Option<Requester>,
-        id: SegmentId,
-        row: Option<RowCommit>,
-        (of_segment, timestamp): (Version, Timestamp),
-        word: u64,
-    ) {
-        let version = row.map_or(of_segment, |commit| commit.version);
-        let row = row.map(|commit| commit.row);
-        self.watches().answer_change(requester, id, row, ReplyFields { version, timestamp, word });
-    }
-
-    fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+    pub(crate) fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, row, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
         let version = Version(segment.version().0 + 1);
@@ -272,11 +215,11 @@ impl Home<'_> {
         match what {
             ForwardKind::Put(parts, row) => {
                 let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
-                if self.apply(id, (parts, row), source, (version, timestamp)).is_ok() {
+                if self.commits().apply(id, (parts, row), source, (version, timestamp)).is_ok() {
                     self.counters.commits += 1;
                 }
                 self.output.free_table(&parts);
-                self.answer_commit(requester, id, row, (version, timestamp), word);
+                self.answer_change(requester, id, row, (version, timestamp), word);
             }
             ForwardKind::Grant(lock_request) => {
                 if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {

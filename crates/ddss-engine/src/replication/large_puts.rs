@@ -9,12 +9,13 @@ use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
-use crate::replication::forward::SegmentChange;
 use crate::replication::replica::{ForwardedPart, ReplicaPiece};
 use crate::requester::ReplyFields;
 use crate::state::memory::areas::no_room;
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
-use crate::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState, UndoMemory};
+use crate::state::replication::{
+    ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SegmentChange, SyncState, UndoMemory,
+};
 use ddss_core::{Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Timestamp, UploadId};
 
 // The home's side.
@@ -158,7 +159,7 @@ impl Home<'_> {
             has_undo: undo == UndoMemory::Reserved,
         };
         // The segment exists: this cannot fail.
-        let _ = self.start_large_commit(id, commit);
+        let _ = self.commits().start_large(id, commit);
     }
 
     /// Frees the upload of a put that was abandoned. Parts that are still in flight read it for some time.
@@ -196,7 +197,7 @@ impl Home<'_> {
             return self.drop_replica(now, id);
         }
         if made {
-            self.note_dirty(now, id, &RangeSet::One { offset, bytes });
+            self.note_dirty(now, id, &RangeSet::One { offset, bytes }, None);
             self.watches().answer_change(None, id, None, fields);
         }
         // A copy that was complete but for this value waited for it.
@@ -298,7 +299,7 @@ impl Home<'_> {
             has_undo: false,
         };
         // The replica exists: this cannot fail.
-        let _ = self.start_large_commit(id, commit);
+        let _ = self.commits().start_large(id, commit);
     }
 
     /// Acknowledges a large put that this replica has committed, or reports that it has no room for it.

@@ -372,7 +372,7 @@ impl Home<'_> {
         if is_next {
             let source = self.source_of(node, staged, tail);
             // The replica exists and the range was checked.
-            let _ = self.apply(sent.id, (parts, row), source, stamp);
+            let _ = self.commits().apply(sent.id, (parts, row), source, stamp);
         }
         self.output.free_table(&parts);
         self.acknowledge(node, &sent, ReplicaAck::Put, stamp);

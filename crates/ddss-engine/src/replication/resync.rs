@@ -5,6 +5,7 @@ use crate::action::RangeSet;
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
+use crate::state::output::RangeList;
 use crate::state::replication::{ResyncProgress, Role, RowCommit, SyncState};
 use ddss_core::{Header, Message, NodeId, OfferReply, Range, SegmentId, TableLayout};
 
@@ -84,24 +85,17 @@ impl Home<'_> {
         }
     }
 
-    /// Records a put that was committed during a resync.
-    pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &RangeSet) {
-        let ranges = self.output.ranges_of(parts);
-        self.note_dirty_ranges(now, id, &ranges);
-    }
-
-    /// Records the put of a row: its record is sent again with state word and timestamp.
-    pub(crate) fn note_dirty_row(&mut self, now: Now, id: SegmentId, commit: &RowCommit) {
-        let Ok(segment) = self.segments.get(id) else { return };
-        if planted!(self.segments, RowNotResent) {
-            return;
-        }
-        let offset = commit.place.header - segment.at - Header::DATA_OFFSET;
-        let bytes = TableLayout::RECORD_HEADER_BYTES as u32 + segment.spec.row_bytes;
-        self.note_dirty_ranges(now, id, &[Range { offset, bytes }]);
-    }
-
-    fn note_dirty_ranges(&mut self, now: Now, id: SegmentId, ranges: &[Range]) {
+    /// Records a put that was committed during a resync. The record of a row is sent again with state word and timestamp.
+    pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &RangeSet, row: Option<RowCommit>) {
+        let ranges = match (row, self.segments.get(id)) {
+            (Some(_), _) if planted!(self.segments, RowNotResent) => return,
+            (Some(commit), Ok(segment)) => {
+                let offset = commit.place.header - segment.at - Header::DATA_OFFSET;
+                let bytes = TableLayout::RECORD_HEADER_BYTES as u32 + segment.spec.row_bytes;
+                RangeList::from_iter([Range { offset, bytes }])
+            }
+            _ => self.output.ranges_of(parts),
+        };
         let Some(replication) = self.segments.replication_of(id) else { return };
         if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut replication.role {
             ranges.iter().for_each(|range| copying.note_put(range));

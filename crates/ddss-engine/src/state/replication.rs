@@ -13,7 +13,7 @@
 //! replica has it. From *Pairing* to *Parting* the cluster may make the replica the home at any time, so this node
 //! serves the segment only while its lease lasts.
 
-use crate::action::RangeSet;
+use crate::action::{CommitSource, RangeSet};
 use crate::ids::ServedGetId;
 use crate::requester::Requester;
 use crate::role::RoleAssignment;
@@ -428,6 +428,20 @@ pub(crate) struct RowCommit {
     pub(crate) row: u64,
     pub(crate) place: RecordPlace,
     pub(crate) version: Version,
+}
+
+/// Change to apply to a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentChange {
+    /// `None` for a change that no caller waits for.
+    pub(crate) requester: Option<Requester>,
+    pub(crate) parts: RangeSet,
+    pub(crate) source: CommitSource,
+    /// The row of a table.
+    pub(crate) row: Option<RowCommit>,
+    /// Word of the answer besides the version.
+    pub(crate) word: u64,
+    pub(crate) deadline_us: u64,
 }
 
 /// Operation that waits for the replica.

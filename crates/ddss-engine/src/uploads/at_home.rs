@@ -7,7 +7,6 @@
 use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::home::handler::Home;
-use crate::replication::forward::SegmentChange;
 use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::{PendingOp, Waiter};
 use crate::state::memory::areas::no_room;
@@ -97,54 +96,6 @@ impl Home<'_> {
         self.submit_op(now, id, &Waiter { requester, principal, op, deadline_us })
     }
 
-    /// Returns true if a change is written in slices.
-    pub(crate) fn is_large_change(&self, change: &SegmentChange) -> bool {
-        matches!(change.source, CommitSource::Pool(_)) && change.parts.bytes() > self.uploads.at_once_max
-    }
-
-    /// Begins the commit of an upload; `false` if it is small enough for an ordinary commit.
-    pub(crate) fn begin_large_commit(
-        &mut self,
-        now: Now,
-        id: SegmentId,
-        change: &SegmentChange,
-    ) -> Result<bool, Failure> {
-        if !self.is_large_change(change) {
-            return Ok(false);
-        }
-        let (requester, acknowledges) = (change.requester, None);
-        let (CommitSource::Pool(from), RangeSet::One { offset, bytes }) = (change.source, change.parts) else {
-            return Err(Failure::Malformed);
-        };
-        let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
-        let (is_drop_deferred, has_undo) = (false, false);
-        let commit = LargeCommit {
-            requester,
-            offset,
-            bytes,
-            from,
-            version,
-            timestamp,
-            acknowledges,
-            is_drop_deferred,
-            has_undo,
-        };
-        self.start_large_commit(id, commit)?;
-        Ok(true)
-    }
-
-    /// Starts a commit in slices: until its end all other operations on the segment wait.
-    pub(crate) fn start_large_commit(&mut self, id: SegmentId, commit: LargeCommit) -> Result<(), Failure> {
-        let LargeCommit { offset, bytes, from, version, timestamp, has_undo, .. } = commit;
-        let segment = self.segments.get_mut(id)?;
-        let at = segment.at;
-        segment.lock_queue.begin_commit();
-        segment.set_large_commit(commit);
-        self.segments.mark_busy(id);
-        self.output.push(Action::CommitLarge { segment: id, at, offset, bytes, from, version, timestamp, has_undo });
-        Ok(())
-    }
-
     /// Returns true if a segment is dropped at the end of its large commit.
     pub(crate) fn is_drop_deferred(&self, id: SegmentId) -> bool {
         self.segments.get(id).is_ok_and(|segment| segment.is_drop_deferred())
@@ -153,17 +104,10 @@ impl Home<'_> {
     /// Ends a large commit: its bytes are in the segment, or there was no memory to undo it after a crash, and nothing
     /// has happened.
     pub(crate) fn large_committed(&mut self, now: Now, id: SegmentId, made: bool) {
-        let Ok(segment) = self.segments.get_mut(id) else { return };
-        let Some(commit) = segment.take_large_commit() else { return };
-        assert!(made || !commit.has_undo, "a commit whose memory was reserved does not fail");
-        segment.lock_queue.end_commit();
+        let Some(commit) = self.commits().end_large(id, made) else { return };
+        let Ok(segment) = self.segments.get(id) else { return };
         let (storage, is_replicated) = (segment.spec.storage, segment.replication.is_some());
-        let LargeCommit { requester, from, version, timestamp, .. } = commit;
-        if made {
-            segment.advance((version, timestamp));
-            self.counters.commits += 1;
-        }
-        self.upload_memory().free_at(from);
+        let LargeCommit { requester, version, timestamp, .. } = commit;
         if is_replicated {
             return self.replicated_large_committed(now, id, &commit, made);
         }

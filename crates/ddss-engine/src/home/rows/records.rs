@@ -8,11 +8,10 @@ use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
-use crate::replication::forward::SegmentChange;
 use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::state::pending::{PendingRecord, RecordOp};
-use crate::state::replication::RowCommit;
+use crate::state::replication::{RowCommit, SegmentChange};
 use crate::state::segments::Segment;
 use ddss_core::{BucketSearch, Failure, Outcome, PutConditions, SegmentId, TableLayout, Timestamp, Version};
 
@@ -222,11 +221,8 @@ impl Home<'_> {
             let row = Some(commit);
             return self.change(now, segment, SegmentChange { requester, parts, source, row, word, deadline_us });
         }
-        let RowCommit { row, place, version } = commit;
-        let timestamp = self.clock.next(now.wall_us);
-        self.counters.commits += 1;
-        self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
-        self.output.free_table(&parts);
+        let timestamp = self.commits().commit_record(now, commit, (parts, source));
+        let RowCommit { row, version, .. } = commit;
         self.watches().answer_change(requester, segment, Some(row), ReplyFields { version, timestamp, word });
         Ok(())
     }
