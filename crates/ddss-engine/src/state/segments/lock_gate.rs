@@ -1,5 +1,5 @@
-//! Whether an operation may pass the lock queue of its segment: the right of this node to act as the home, and whether the
-//! operation depends on locks.
+//! The gate of a lock queue: the right of this node to act as the home decides which operations may pass, and the coherence
+//! model decides which depend on locks.
 
 use crate::config::Now;
 use crate::fault_injection::planted;
