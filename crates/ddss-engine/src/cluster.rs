@@ -6,6 +6,22 @@ use crate::role::RoleAssignment;
 use crate::state::name_claims::NameClaims;
 use ddss_core::{Name, NodeId, SegmentId};
 
+/// Knowledge of a node that starts about the home of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameState {
+    /// This node is the home.
+    Owned,
+    /// The directory decides whether this node is the home.
+    Undecided,
+    /// This node was the last home in a cluster whose state is lost: it took the segment over.
+    TakenOver {
+        /// Id of the segment.
+        segment: SegmentId,
+        /// Epoch of that home.
+        epoch: u32,
+    },
+}
+
 impl Engine {
     /// Switches to cluster-wide names: from now on this node claims them.
     pub fn enable_cluster_names(&mut self) {
@@ -19,14 +35,18 @@ impl Engine {
         self.directory.get_or_insert_default().set_compared();
     }
 
-    /// Returns the names of all segments here, each with whether the directory decides if this node is the home.
-    pub fn names(&self) -> Vec<(Name, bool)> {
-        let decides = |id| {
-            let is_replicated = self.segments.get(id).is_ok_and(|segment| segment.replication.is_some());
-            self.segments.is_adopted(id)
-                || is_replicated && self.directory.as_ref().is_some_and(NameClaims::is_compared)
+    /// Returns the names of all segments here, each with what this node knows about the home.
+    pub fn names(&self) -> Vec<(Name, NameState)> {
+        let is_compared = self.directory.as_ref().is_some_and(NameClaims::is_compared);
+        let state = |id| {
+            let replication = self.segments.get(id).ok().and_then(|segment| segment.replication.as_ref());
+            match replication.map(|replication| replication.takeover()) {
+                Some(epoch) if epoch > 0 && !is_compared => NameState::TakenOver { segment: id, epoch },
+                Some(_) if is_compared || self.segments.is_adopted(id) => NameState::Undecided,
+                _ => NameState::Owned,
+            }
         };
-        self.segments.names().map(|(name, id)| (name, decides(id))).collect()
+        self.segments.names().map(|(name, id)| (name, state(id))).collect()
     }
 
     /// Sets whether a majority of the cluster's voters is reachable. Without it no segment is released, since its name

@@ -64,6 +64,7 @@ mod storage;
 mod uploads;
 
 pub use action::{Action, Commit, CommitSource, FetchTarget, GarbageSearch, MessageBody, RangeSet, Reply};
+pub use cluster::NameState;
 pub use config::{Counters, EngineConfig, Now};
 pub use engine::Engine;
 #[cfg(feature = "planted")]

@@ -6,7 +6,7 @@ use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Failure, Limit, Message, Name, NodeId, OpenedSegment, Operation,
     Outcome, Placement, Principal, Request, RequestId, SegmentId, Shard, Spec, Timestamp,
 };
-use ddss_engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
+use ddss_engine::{Action, ClaimId, Engine, EngineConfig, NameState, Now, StepId};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 /// A client of another user.
@@ -104,7 +104,7 @@ fn segment_is_created_after_name_claim() {
     node.engine.claimed(NOW, claim, Ok(()));
     assert_eq!(node.actions(), []);
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
-    assert_eq!(node.engine.names(), [(name("a"), false)]);
+    assert_eq!(node.engine.names(), [(name("a"), NameState::Owned)]);
     assert_eq!(end_in(&node.open("a")), Outcome::Done, "what is here needs no question");
 }
 

@@ -5,7 +5,7 @@ use ddss_core::{
     ChannelId, ClientId, LockRequest, LockToken, Message, Name, NodeId, Operation, Outcome, Permissions, Principal,
     Record, Request, RequestId, SegmentId, Shard, Spec, Timestamp, Version,
 };
-use ddss_engine::{Action, Engine, EngineConfig, Now, RoleAssignment};
+use ddss_engine::{Action, Engine, EngineConfig, NameState, Now, RoleAssignment};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const CHANNEL: ChannelId = ChannelId { client: CLIENT, index: 0 };
@@ -89,12 +89,17 @@ const NAME: &str = "s";
 
 /// Restores a replicated segment of this node, as the last daemon left it.
 fn restore(engine: &mut Engine) -> SegmentId {
-    let id = SegmentId::new(NodeId(2), 0, 1);
+    restore_record(engine, SegmentId::new(NodeId(2), 0, 1), 0)
+}
+
+/// Restores a replicated segment, with the epoch in which this node took it over.
+fn restore_record(engine: &mut Engine, known_as: SegmentId, epoch: u32) -> SegmentId {
+    let segment = SegmentId::new(NodeId(2), 0, 1);
     let spec = Spec { copies: 2, ..Spec::new(64) };
     let permissions = Permissions { owner: PRINCIPAL, mode: 0o600 };
-    let record = Record { segment: id, known_as: id, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions };
+    let record = Record { segment, known_as, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions, epoch };
     engine.restore(&record, Version(5), Timestamp(5)).unwrap();
-    id
+    known_as
 }
 
 /// Returns true if the engine drops the segment.
@@ -138,11 +143,48 @@ fn restored_segment_without_a_name_is_dropped_unless_the_cluster_is_new() {
         }
         let segment = restore(&mut engine);
         let name = Name::new(NAME).unwrap();
-        assert_eq!(engine.names(), [(name, is_compared)]);
+        let state = if is_compared { NameState::Undecided } else { NameState::Owned };
+        assert_eq!(engine.names(), [(name, state)]);
         engine.set_home(name, home);
         engine.lease(NOW, 1_000_000);
         assert_eq!(drops(&mut engine, segment), is_dropped, "compared: {is_compared}, home: {home:?}");
     }
+}
+
+// If this failed, a cluster that is founded again would delete what was put since a takeover.
+#[test]
+fn segment_taken_over_in_an_earlier_cluster_waits_for_the_decision() {
+    for (first_home, epoch) in [(1, 2), (2, 3)] {
+        let (known_as, home) = (SegmentId::new(NodeId(first_home), 0, 1), NodeId(2));
+        for (is_last, decided) in
+            [(true, RoleAssignment { home, ..taken_over(known_as, epoch) }), (false, taken_over(known_as, epoch + 1))]
+        {
+            let mut engine = started_node();
+            engine.enable_cluster_names();
+            let segment = restore_record(&mut engine, known_as, epoch);
+            assert_eq!(engine.names(), [(Name::new(NAME).unwrap(), NameState::TakenOver { segment, epoch })]);
+            let mut until_us = 1_000_000;
+            for _ in 0..2 {
+                engine.lease(NOW, until_us);
+                until_us += 1;
+                // An earlier home was faster, and has another replica.
+                let replica = NodeId(3);
+                engine.assign_role(NOW, &RoleAssignment { replica, turn: 1, paired: true, ..taken_over(known_as, 1) });
+                assert!(actions(&mut engine).is_empty(), "neither dropped nor offered to another node");
+            }
+            engine.assign_role(NOW, &decided);
+            engine.lease(NOW, until_us);
+            let all = actions(&mut engine);
+            let kept = |action: &Action| matches!(action, Action::RewriteRecord { record } if record.epoch == epoch);
+            assert_eq!(all.iter().any(kept), is_last, "{all:?}");
+            assert!(!all.iter().any(|action| matches!(action, Action::DeleteRecord { .. })), "{all:?}");
+        }
+    }
+}
+
+/// Node 1 takes a segment over.
+fn taken_over(segment: SegmentId, epoch: u32) -> RoleAssignment {
+    RoleAssignment { segment, home: FIRST, replica: NodeId(2), epoch, turn: 0, paired: false, vacant: false }
 }
 
 // If this failed, a node that starts with a clock far ahead would free live entries of the maps that it has from before.
@@ -151,7 +193,8 @@ fn node_far_ahead_of_the_clocks_in_messages_looks_through_no_map() {
     let (mut engine, id) = (started_node(), SegmentId::new(NodeId(2), 0, 1));
     engine.set_sweep_pause(1000);
     let (spec, permissions) = (Spec::table(9, 1024), Permissions { owner: PRINCIPAL, mode: 0o600 });
-    let record = Record { segment: id, known_as: id, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions };
+    let record =
+        Record { segment: id, known_as: id, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions, epoch: 0 };
     engine.restore(&record, Version(5), Timestamp(5)).unwrap();
     let clock = |wall_us: u64| Timestamp(wall_us << Timestamp::COUNTER_BITS);
     let gone = Message::Forgotten { segment: id };

@@ -298,6 +298,7 @@ mod tests {
         let record = |index, generation| Record {
             segment: SegmentId::new(NodeId(1), index, generation),
             known_as: SegmentId::new(NodeId(1), index, generation),
+            epoch: 0,
             at: 4096,
             name: Name::new("n").unwrap(),
             spec: Spec::new(8),
@@ -332,6 +333,7 @@ mod tests {
         let record = |mode| Record {
             segment: SegmentId::new(NodeId(1), 4, 9),
             known_as: SegmentId::new(NodeId(1), 4, 9),
+            epoch: 0,
             at: 1 << 48,
             name: Name::new("n").unwrap(),
             spec: Spec::new(8),

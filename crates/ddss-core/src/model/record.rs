@@ -1,10 +1,10 @@
 //! Record that a node stores for each segment, so that its next daemon restores it.
 //!
 //! ```text
-//!   0       8         16      24                 48    52    56     58       60         64     192           200
-//!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+------+-------------+
-//!  | state | segment | place | spec, as encoded | uid | gid | mode | length | reserved | name | 0 or its id |
-//!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+------+-------------+
+//!   0       8         16      24                 48    52    56     58       60      64     192           200
+//!  +-------+---------+-------+------------------+-----+-----+------+--------+-------+------+-------------+
+//!  | state | segment | place | spec, as encoded | uid | gid | mode | length | epoch | name | 0 or its id |
+//!  +-------+---------+-------+------------------+-----+-----+------+--------+-------+------+-------------+
 //! ```
 //!
 //! The word behind the name is the global id, if it is another node's: the segment was taken over from there, or is a
@@ -33,6 +33,8 @@ pub struct Record {
     pub spec: Spec,
     /// Its permissions.
     pub permissions: Permissions,
+    /// Epoch in which this node took the segment over and became its home; otherwise 0.
+    pub epoch: u32,
 }
 
 impl Record {
@@ -60,6 +62,7 @@ impl Record {
         out[52..56].copy_from_slice(&self.permissions.owner.gid.to_le_bytes());
         out[56..58].copy_from_slice(&self.permissions.mode.to_le_bytes());
         out[58..60].copy_from_slice(&(name.len() as u16).to_le_bytes());
+        out[60..64].copy_from_slice(&self.epoch.to_le_bytes());
         out[Self::NAME_AT..Self::NAME_AT + name.len()].copy_from_slice(name);
         if self.known_as != self.segment {
             out[Self::KNOWN_AS_AT..][..8].copy_from_slice(&self.known_as.to_bits().to_le_bytes());
@@ -85,6 +88,7 @@ impl Record {
             name: Name::from_bytes(&bytes[Self::NAME_AT..Self::NAME_AT + length])?,
             spec: Spec::decode(&spec)?,
             permissions: Permissions { owner: Principal { uid: owner as u32, gid: (owner >> 32) as u32 }, mode },
+            epoch: (rest >> 32) as u32,
         })
     }
 }
@@ -107,10 +111,11 @@ mod tests {
             name: Name::new(&"ä".repeat(NAME_BYTES_MAX / 2)).unwrap(),
             spec: Spec { model: Model::Delta(4), ..Spec::new(100) },
             permissions: Permissions { owner: Principal { uid: 1, gid: u32::MAX }, mode: 0o604 },
+            epoch: 0,
         };
         let bytes = record.encode();
         assert_eq!(Record::decode(&bytes), Ok(record));
-        let taken_over = Record { known_as: SegmentId::new(NodeId(1), 2, 3), ..record };
+        let taken_over = Record { known_as: SegmentId::new(NodeId(1), 2, 3), epoch: u32::MAX, ..record };
         assert_eq!(Record::decode(&taken_over.encode()), Ok(taken_over));
         for (at, value) in [(59, 1), (57, 0xff), (64, 0xff), (40, 99)] {
             let mut wrong = bytes;

@@ -58,7 +58,13 @@ impl Home<'_> {
         let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
         let assignment = self.replicas.assignment(id).copied();
         let is_released = is_adopted || self.is_released(id);
+        let is_new_cluster = self.directory.as_ref().is_some_and(|directory| !directory.is_compared());
         let Some(replication) = self.segments.replication_of(id) else { return };
+        let decided = assignment.map_or(0, |assignment| assignment.epoch);
+        if is_new_cluster && replication.takeover() > decided {
+            // The new cluster has yet to learn that this node was the last home in the one before.
+            return self.replicas.add_unconfirmed(id);
+        }
         let Some(assignment) = assignment else {
             return if is_released { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
         };
@@ -71,6 +77,7 @@ impl Home<'_> {
         replication.node = assignment.replica;
         // A forward in flight when this node ended is lost: home and replica start over.
         replication.role = Role::Home(if assignment.paired { SyncState::Paired } else { SyncState::Alone });
+        self.rewrite_record(id);
         self.note_unknown_expiry(now, id);
         if assignment.paired { self.lose_replica(now, id) } else { self.start_transition(now, id) }
     }
@@ -139,9 +146,16 @@ impl Home<'_> {
         replication.promote(assignment, now.steady_us);
         self.clock.hear(floor, floor.micros());
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.rewrite_record(id);
         self.note_unknown_expiry(now, id);
         self.segments.update_lock_gate(now, self.replicas, id);
         self.start_transition(now, id);
+    }
+
+    pub(crate) fn rewrite_record(&mut self, id: SegmentId) {
+        if let Ok(record) = self.segments.record(id) {
+            self.output.push(Action::RewriteRecord { record });
+        }
     }
 
     /// Demotes this home: no pending operation takes effect here any more.

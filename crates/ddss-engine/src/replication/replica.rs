@@ -151,9 +151,7 @@ impl Home<'_> {
         if let Some(replication) = segment.replication.as_deref_mut() {
             (replication.epoch, replication.node) = (epoch, node);
         }
-        if let Ok(record) = self.segments.record(id) {
-            self.output.push(Action::RewriteRecord { record });
-        }
+        self.rewrite_record(id);
         if !is_whole {
             self.stamp(id, at, (Version(0), Timestamp(0)));
         }

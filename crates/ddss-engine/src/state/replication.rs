@@ -332,6 +332,11 @@ impl ReplicatedSegment {
         matches!(self.role, Role::Home(_))
     }
 
+    /// Returns the epoch in which this node took the segment over, as its record keeps it; 0 if it did not, or is no home.
+    pub(crate) fn takeover(&self) -> u32 {
+        if self.epoch > 1 && !matches!(self.role, Role::Replica) { self.epoch } else { 0 }
+    }
+
     /// Makes this node the first home.
     pub(crate) fn found(&mut self) {
         assert!(self.epoch == 0 || matches!(self.role, Role::Unconfirmed), "a segment has one first home");

@@ -277,7 +277,7 @@ impl Segments {
         let generation = slot.generation;
         let segment = self.own_id(index, generation);
         let known_as = copy_of.unwrap_or(segment);
-        let record = Record { segment, known_as, at, name, spec, permissions };
+        let record = Record { segment, known_as, at, name, spec, permissions, epoch: 0 };
         let text: Arc<str> = name.as_str().into();
         let mut made = Segment::new(&record, text.clone(), (Version(0), timestamp));
         made.rare_mut().forming = Some(requester);
@@ -360,7 +360,7 @@ impl Segments {
 
     /// Restores a segment of the daemon's previous run.
     pub(crate) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
-        let Record { segment: id, known_as, at, name, spec, permissions } = *record;
+        let Record { segment: id, known_as, at, name, spec, permissions, .. } = *record;
         let index = id.index() as usize;
         self.admits(&name)?;
         if !self.index.is_own(id) || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())

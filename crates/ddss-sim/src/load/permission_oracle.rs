@@ -50,8 +50,10 @@ mod tests {
         for (since_us, mode) in [(10, 0o666), (20, 0o600), (30, 0o644)] {
             let permissions = Permissions { owner: user_of(0), mode };
             let name = ddss_core::Name::new("any").unwrap();
-            permissions_oracle
-                .note(since_us, &Record { segment: id, name, spec: Spec::new(8), permissions, at: 0, known_as: id });
+            permissions_oracle.note(
+                since_us,
+                &Record { segment: id, name, spec: Spec::new(8), permissions, at: 0, known_as: id, epoch: 0 },
+            );
         }
         let ever = |from_us, to_us, access, may| {
             permissions_oracle

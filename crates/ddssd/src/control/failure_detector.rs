@@ -243,9 +243,10 @@ impl Context {
         names.record(began, changes, stale.is_empty());
         for command in stale {
             let name = match &command {
-                Command::Claim { name, .. } | Command::Disclaim { name, .. } | Command::Yield { name, .. } => {
-                    name.clone()
-                }
+                Command::Claim { name, .. }
+                | Command::Disclaim { name, .. }
+                | Command::Yield { name, .. }
+                | Command::Reclaim { name, .. } => name.clone(),
                 _ => continue,
             };
             match self.ask_leader(&Call::Propose(command), CALL_MAX).await {

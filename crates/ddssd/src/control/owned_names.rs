@@ -5,6 +5,7 @@ use super::raft::directory::{Directory, NameOwner};
 use super::raft::types::Command;
 use ddss_core::Name;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
+use ddss_engine::NameState;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,8 @@ pub(super) struct Names {
     claims: HashMap<String, Option<u64>>,
     /// Segments found at the start of which the directory decides: owned if it says so.
     adopted: HashSet<String>,
+    /// Segments found at the start that this node took over in an earlier cluster: each id, and the epoch of that home.
+    taken_over: HashMap<String, (u64, u32)>,
     /// Claims of released segments that the directory may still hold.
     released: HashMap<String, u64>,
     /// Number of them at which those that the directory does not hold are forgotten: twice as many as it held last, and
@@ -46,15 +49,18 @@ impl OwnedNames {
     }
 
     /// Adds the names of the segments that were found at the start.
-    pub(super) fn add_recovered(&self, found: &[(Name, bool)]) {
+    pub(super) fn add_recovered(&self, found: &[(Name, NameState)]) {
         let mut names = self.names();
         names.changes += 1;
-        for (name, is_adopted) in found {
+        for (name, state) in found {
             let name = name.as_str().to_owned();
-            if *is_adopted {
-                names.adopted.insert(name);
-            } else {
-                names.claims.insert(name, None);
+            match *state {
+                NameState::Owned => drop(names.claims.insert(name, None)),
+                NameState::Undecided => drop(names.adopted.insert(name)),
+                NameState::TakenOver { segment, epoch } => {
+                    names.taken_over.insert(name.clone(), (segment.to_bits(), epoch));
+                    names.adopted.insert(name);
+                }
             }
         }
     }
@@ -108,13 +114,18 @@ impl OwnedNames {
         let mut names = self.names();
         names.changes += 1;
         names.claims.remove(name);
+        names.taken_over.remove(name);
     }
 
     /// Returns the commands that make the directory and this node agree, at most `max`.
     pub(super) fn reconcile(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
         let mut names = self.names();
         names.forget_decided(directory);
-        let Names { claims, adopted, released, .. } = &mut *names;
+        let Names { claims, adopted, released, taken_over, .. } = &mut *names;
+        taken_over.retain(|name, (segment, epoch)| {
+            let roles = directory.holder(name).and_then(|holder| holder.roles);
+            !roles.is_some_and(|roles| roles.segment == *segment && roles.epoch >= *epoch)
+        });
         let mut commands = Vec::new();
         for (name, NameOwner { claim, roles, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
             if adopted.remove(name) {
@@ -145,7 +156,12 @@ impl OwnedNames {
         };
         let unknown = claims.iter().filter(|(name, claim)| claim.is_none() && is_ours(name));
         let wanted = unknown.map(|(name, _)| Command::Claim { name: name.clone(), home: node, claim: 0 });
-        commands.extend(wanted.take(max));
+        let lost = taken_over.iter().map(|(name, &(segment, epoch))| {
+            // Differs from each claim of a name and of a takeover: the run is missing.
+            let (name, claim) = (name.clone(), 1 << 31 | u64::from(epoch));
+            Command::Reclaim { name, node, segment, epoch, claim }
+        });
+        commands.extend(lost.chain(wanted).take(max));
         commands
     }
 }
@@ -256,13 +272,13 @@ mod tests {
         directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
         let name = |text: &str| Name::new(text).unwrap();
         let old_home = OwnedNames::default();
-        old_home.add_recovered(&[(name("copied"), false), (name("moved"), false)]);
+        old_home.add_recovered(&[(name("copied"), NameState::Owned), (name("moved"), NameState::Owned)]);
         let lost = Command::Yield { name: "empty".to_owned(), home: 1, epoch: 1 };
         assert_eq!(old_home.reconcile(&directory, 1, 64), [lost]);
         // The new home finds the segment after a restart, under the id of the old home; a stray replica stays
         // unclaimed.
         let new_home = OwnedNames::default();
-        new_home.add_recovered(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
+        new_home.add_recovered(&["moved", "copied", "stray"].map(|text| (name(text), NameState::Undecided)));
         assert_eq!(new_home.reconcile(&directory, 2, 64), []);
         assert_eq!(new_home.names().claims["moved"], Some(9));
     }
@@ -275,6 +291,31 @@ mod tests {
         let (segment, epoch, turn, replica) = (1, 1, 1, 2);
         directory.apply(&Command::Pair { name, home: 1, run: 0, segment, epoch, turn, replica }, |_| {});
         directory
+    }
+
+    #[test]
+    fn segment_taken_over_in_an_earlier_cluster_is_reclaimed_until_the_directory_decides() {
+        // If this broke, a new cluster would not hear of the last home of a segment, or hear of it for ever.
+        let (segment, epoch) = (ddss_core::SegmentId::new(ddss_core::NodeId(2), 1, 1), 2);
+        let (mut directory, owned) = (Directory::default(), OwnedNames::default());
+        owned.add_recovered(&[(Name::new("kept").unwrap(), NameState::TakenOver { segment, epoch })]);
+        let commands = owned.reconcile(&directory, 1, 64);
+        assert!(matches!(&commands[..], [Command::Reclaim { node: 1, epoch: 2, .. }]), "{commands:?}");
+        assert_eq!(owned.reconcile(&directory, 1, 64), commands, "until it is applied");
+        directory.apply(&commands[0], |_| {});
+        assert_eq!(owned.reconcile(&directory, 1, 64), []);
+        assert_eq!(owned.reconcile(&directory, 2, 64), [], "nothing for another node");
+        assert!(owned.release("kept", &directory, 1).is_some());
+        // A later home, or a new segment, has the name.
+        let later = OwnedNames::default();
+        later.add_recovered(&[(Name::new("kept").unwrap(), NameState::TakenOver { segment, epoch })]);
+        let (name, node) = ("kept".to_owned(), 3);
+        directory.apply(&Command::Reclaim { name, node, segment: segment.to_bits(), epoch: 3, claim: 9 }, |_| {});
+        assert_eq!(later.reconcile(&directory, 1, 64), []);
+        let refused = OwnedNames::default();
+        refused.add_recovered(&[(Name::new("kept").unwrap(), NameState::TakenOver { segment, epoch })]);
+        refused.abandon("kept");
+        assert_eq!(refused.reconcile(&Directory::default(), 1, 64), []);
     }
 
     #[test]
@@ -332,10 +373,10 @@ mod tests {
     #[test]
     fn release_of_a_found_segment_gives_its_name_back() {
         // If this broke, a segment that is released just after a start would leave its name in the directory.
-        for is_adopted in [false, true] {
+        for state in [NameState::Owned, NameState::Undecided] {
             let (directory, owned) = (paired("found"), OwnedNames::default());
-            owned.add_recovered(&[(Name::new("found").unwrap(), is_adopted)]);
-            assert_eq!(owned.release("found", &directory, 1), Some(5), "adopted: {is_adopted}");
+            owned.add_recovered(&[(Name::new("found").unwrap(), state)]);
+            assert_eq!(owned.release("found", &directory, 1), Some(5), "{state:?}");
             let disclaim = Command::Disclaim { name: "found".to_owned(), claim: 5 };
             assert_eq!(owned.reconcile(&directory, 1, 64), [disclaim]);
             assert_eq!(owned.release("found", &directory, 1), None, "once");

@@ -32,7 +32,7 @@ use ddss_admin::ClusterKey;
 use ddss_admin::HostPort;
 use ddss_admin::PeerAddress;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
-use ddss_engine::ClaimId;
+use ddss_engine::{ClaimId, NameState};
 use openraft::{Config, SnapshotPolicy};
 use std::collections::BTreeMap;
 use std::io;
@@ -106,8 +106,8 @@ pub(crate) struct ControlConfig {
     pub(crate) founder: bool,
     /// Address of the cluster to join; used if no known member answers.
     pub(crate) join: Option<HostPort>,
-    /// Names of recovered segments; the flag is true where the directory decides if this node is the home.
-    pub(crate) names: Vec<(Name, bool)>,
+    /// Names of recovered segments.
+    pub(crate) names: Vec<(Name, NameState)>,
     /// Status pages of all shards, for the state of the cluster.
     pub(crate) pages: Vec<StatusPage>,
 }

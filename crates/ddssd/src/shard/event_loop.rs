@@ -28,7 +28,7 @@ use crate::supervisor::CriticalTask;
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 use ddss_core::status::Counter;
 use ddss_core::{ChannelId, ClientId, Failure, Message, Name, NodeId, OWN_AREA, PeerHello, Principal, Shard, Storage};
-use ddss_engine::{Engine, EngineConfig};
+use ddss_engine::{Engine, EngineConfig, NameState};
 use ddss_ipc::{ClientEvent, IdleMode, IpcServer, Session, SharedMemory};
 use ddss_runtime::{ProgressTask, YieldTo};
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
@@ -449,7 +449,7 @@ impl EventLoop {
     }
 
     /// Returns the names of the segments; with each, true if the directory decides whether this node is its home.
-    pub(crate) fn names(&self) -> Vec<(Name, bool)> {
+    pub(crate) fn names(&self) -> Vec<(Name, NameState)> {
         self.executor.engine.names()
     }
 

@@ -24,6 +24,7 @@ use ddss_admin::storage::{Entry, Head, Registry, file_folder, shard_folder};
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::DaemonState;
 use ddss_core::{Name, PeerHello, Shard};
+use ddss_engine::NameState;
 use ddss_ipc::{Acceptor, AcceptorConfig, Inbox, InheritedSocket, IpcServer, UserLimit, socket_name};
 use ddss_runtime::{ProgressThread, prefer_memory_node as prefer_memory};
 use ddss_verbs::Fabric;
@@ -201,7 +202,7 @@ pub(crate) struct RunningShard {
     unopened: Option<(AcceptorConfig, Option<InheritedSocket>)>,
     inbox: Inbox,
     quotas: SharedQuotas,
-    names: Vec<(Name, bool)>,
+    names: Vec<(Name, NameState)>,
     page: StatusPage,
     socket: PathBuf,
     config: Config,
@@ -223,7 +224,7 @@ impl RunningShard {
     }
 
     /// Takes the names that the start found; with each, true if the directory decides whether this node is its home.
-    pub(crate) fn take_names(&mut self) -> Vec<(Name, bool)> {
+    pub(crate) fn take_names(&mut self) -> Vec<(Name, NameState)> {
         std::mem::take(&mut self.names)
     }
 

@@ -181,6 +181,7 @@ mod tests {
         Record {
             segment: SegmentId::new(NodeId(1), 3, 9),
             known_as: SegmentId::new(NodeId(1), 3, 9),
+            epoch: 0,
             at: AT,
             name: Name::new("s").unwrap(),
             spec: Spec::new(BYTES as u64),

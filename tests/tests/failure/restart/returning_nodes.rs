@@ -152,11 +152,7 @@ fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
     drop((first, stays));
     for daemon in &mut daemons {
         daemon.kill().unwrap();
-        let state = daemon.folder().join("state");
-        assert!(state.join("names-compared").exists(), "a node marks what it has compared");
-        // What the handbook names as the cluster's state, as far as it is there.
-        let removed = ["node.json", "raft.log", "directory.json"].map(|file| std::fs::remove_file(state.join(file)));
-        assert!(removed[..2].iter().all(Result::is_ok), "{removed:?}");
+        forget_cluster(daemon);
     }
     // The second start finds the state of the new cluster.
     for _ in 0..2 {
@@ -164,6 +160,59 @@ fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
         let second = client(&daemons[1]);
         in_sync(&second, "stays");
         assert_eq!(second.segment("stays").open().unwrap().get(..5).unwrap()[..], b"stays"[..]);
+        daemons.iter_mut().for_each(|daemon| daemon.kill().unwrap());
+    }
+}
+
+/// Removes the files that the handbook names as the cluster's state, as far as they are there.
+fn forget_cluster(daemon: &Daemon) {
+    let state = daemon.folder().join("state");
+    assert!(state.join("names-compared").exists(), "a node marks what it has compared");
+    let removed = ["node.json", "raft.log", "directory.json"].map(|file| std::fs::remove_file(state.join(file)));
+    assert!(removed[..2].iter().all(Result::is_ok), "{removed:?}");
+}
+
+// If this failed, a cluster that is founded again would give segments back as they were before a takeover, and delete what was
+// put since.
+#[test]
+fn cluster_that_is_founded_again_keeps_the_copies_of_the_last_homes() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
+    }
+    let first = client(&daemons[0]);
+    let names: Vec<String> = (0..8).map(|number| format!("moves/{number}")).collect();
+    for name in &names {
+        let spec = Spec::new(64).copies(2).placement(Placement::Node(NodeId(2)));
+        let segment = until("allocate", || first.segment(name).allocate(spec).map_err(|error| error.to_string()));
+        segment.put(0, b"older").unwrap();
+    }
+    let replicas: Vec<NodeId> = names.iter().map(|name| in_sync(&first, name).1).collect();
+    assert!(replicas.contains(&NodeId(3)), "{replicas:?}: one has to come back after the old home");
+    daemons[1].kill().unwrap();
+    for (name, replica) in names.iter().zip(&replicas) {
+        let segment = first.segment(name).open().unwrap();
+        until("put at the new home", || segment.put(0, b"newer").map_err(|error| error.to_string()));
+        assert_eq!(segment.stat().unwrap().home, *replica, "{name}");
+    }
+    drop(first);
+    daemons[0].kill().unwrap();
+    daemons[2].kill().unwrap();
+    daemons.iter().for_each(forget_cluster);
+    // The second start finds the state of the new cluster.
+    for _ in 0..2 {
+        daemons.iter_mut().for_each(|daemon| daemon.restart().unwrap());
+        for daemon in &daemons {
+            let client = client(daemon);
+            for name in &names {
+                until("the last home is the home again", || {
+                    let value = client.segment(name).open().and_then(|segment| segment.get(..5));
+                    let value = value.map_err(|error| error.to_string())?;
+                    if value[..] == b"newer"[..] { Ok(()) } else { Err(format!("{name}: {value:?}")) }
+                });
+                in_sync(&client, name);
+            }
+        }
         daemons.iter_mut().for_each(|daemon| daemon.kill().unwrap());
     }
 }

@@ -79,7 +79,7 @@ impl RareState {
 
 impl Segment {
     pub(super) fn new(record: &Record, text: Arc<str>, (version, timestamp): (Version, Timestamp)) -> Self {
-        let Record { known_as: id, at, spec, permissions, .. } = *record;
+        let Record { known_as: id, at, spec, permissions, epoch, .. } = *record;
         let mut segment = Self {
             id,
             text,
@@ -91,7 +91,8 @@ impl Segment {
             lock_queue: LockQueue::default(),
             is_marked_busy: false,
             due_us: u64::MAX,
-            replication: (spec.copies > 1).then(Box::default),
+            replication: (spec.copies > 1)
+                .then(|| Box::new(ReplicatedSegment { epoch, ..ReplicatedSegment::default() })),
             rare: None,
         };
         if spec.history_len() > 0 {
@@ -255,7 +256,8 @@ impl Segment {
     /// Returns its record at that slot.
     pub(super) fn record(&self, segment: SegmentId) -> Record {
         let Self { id: known_as, spec, permissions, at, .. } = *self;
-        Record { segment, known_as, at, name: self.name(), spec, permissions }
+        let epoch = self.replication.as_ref().map_or(0, |replication| replication.takeover());
+        Record { segment, known_as, at, name: self.name(), spec, permissions, epoch }
     }
 
     /// Returns its header with no lock holder.

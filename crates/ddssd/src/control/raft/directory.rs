@@ -59,11 +59,7 @@ impl Directory {
 
     /// Applies a command, and reports each change.
     pub(crate) fn apply(&mut self, command: &Command, on_change: impl FnMut(DirectoryChange)) -> CommandResult {
-        let name = match command {
-            Command::Disclaim { name, .. } | Command::Pair { name, .. } | Command::TakeOver { name, .. } => Some(name),
-            _ => None,
-        };
-        let home = |directory: &Self| name.and_then(|name| directory.replicated_home(name));
+        let home = |directory: &Self| command.replicated_name().and_then(|name| directory.replicated_home(name));
         let before = home(self);
         let result = self.apply_command(command, on_change);
         if let Command::Gone { .. } = command {
@@ -155,6 +151,9 @@ impl Directory {
             Command::TakeOver { name, node, epoch, claim } => {
                 return self.take_over(name, *node, *epoch, *claim, on_change);
             }
+            Command::Reclaim { name, node, segment, epoch, claim } => {
+                return self.reclaim(name, *node, (*segment, *epoch), *claim, on_change);
+            }
             Command::Yield { name, home, epoch } => {
                 let Some(owner) = self.names.get_mut(name).filter(|owner| owner.home == *home) else {
                     return CommandResult::Refused;
@@ -234,7 +233,7 @@ impl Directory {
         node: u16,
         epoch: u32,
         claim: u64,
-        mut on_change: impl FnMut(DirectoryChange),
+        on_change: impl FnMut(DirectoryChange),
     ) -> CommandResult {
         let Some(owner) = self.names.get(name).copied() else { return CommandResult::Refused };
         if (owner.home, owner.claim) == (node, claim) && owner.roles.is_some_and(|now| now.epoch == epoch + 1) {
@@ -246,16 +245,28 @@ impl Directory {
         if self.node_status(owner.home).alive && !old.vacant {
             return CommandResult::Refused;
         }
-        if let Some(count) = self.counts.get_mut(&owner.home) {
-            *count -= 1;
-        }
-        *self.counts.entry(node).or_default() += 1;
         let roles =
             ReplicaRecord { replica: owner.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
-        self.names.insert(name.to_owned(), NameOwner { home: node, claim, roles: Some(roles) });
-        on_change(DirectoryChange::Name { name: name.to_owned(), home: Some(node) });
-        on_change(DirectoryChange::RoleAssigned { home: node, roles });
+        self.set_home(name, node, claim, roles, on_change);
         CommandResult::Done
+    }
+
+    /// Makes a node the home of a replicated segment, in place of the present one.
+    pub(super) fn set_home(
+        &mut self,
+        name: &str,
+        home: u16,
+        claim: u64,
+        roles: ReplicaRecord,
+        mut on_change: impl FnMut(DirectoryChange),
+    ) {
+        let before = self.names.insert(name.to_owned(), NameOwner { home, claim, roles: Some(roles) });
+        if let Some(count) = before.and_then(|owner| self.counts.get_mut(&owner.home)) {
+            *count -= 1;
+        }
+        *self.counts.entry(home).or_default() += 1;
+        on_change(DirectoryChange::Name { name: name.to_owned(), home: Some(home) });
+        on_change(DirectoryChange::RoleAssigned { home, roles });
     }
 
     /// Returns true if a node left or was removed.

@@ -6,6 +6,7 @@
 pub(crate) mod directory;
 pub(crate) mod log;
 pub(crate) mod network;
+mod reclaim;
 mod records;
 mod replicated_counts;
 pub(crate) mod snapshot;

@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Part { name: String, home: u16, run: u32, epoch: u32, turn: u64 },
     /// From the replica: the home of that epoch is dead, or has lost the segment.
     TakeOver { name: String, node: u16, epoch: u32, claim: u64 },
+    /// From the last home of a segment in an earlier cluster, whose state is lost: it had taken the segment over. Homes of
+    /// earlier epochs lack what was put since.
+    Reclaim { name: String, node: u16, segment: u64, epoch: u32, claim: u64 },
     /// From the home: it has lost the segment.
     Yield { name: String, home: u16, epoch: u32 },
 }
@@ -71,11 +74,23 @@ impl Command {
             }
             Command::Part { name, home: node, .. }
             | Command::TakeOver { name, node, .. }
+            | Command::Reclaim { name, node, .. }
             | Command::Yield { name, home: node, .. } => Name::new(name).is_ok() && is_node(*node),
             Command::Alive { node, .. }
             | Command::Register { node, .. }
             | Command::Dead { node, .. }
             | Command::Gone { node } => is_node(*node),
+        }
+    }
+
+    /// Returns the name whose home or replication the command may change.
+    pub(crate) fn replicated_name(&self) -> Option<&str> {
+        match self {
+            Command::Disclaim { name, .. }
+            | Command::Pair { name, .. }
+            | Command::TakeOver { name, .. }
+            | Command::Reclaim { name, .. } => Some(name),
+            _ => None,
         }
     }
 
@@ -87,6 +102,7 @@ impl Command {
             | Command::Register { node, .. }
             | Command::Part { home: node, .. }
             | Command::TakeOver { node, .. }
+            | Command::Reclaim { node, .. }
             | Command::Yield { home: node, .. } => [Some(node), None],
             Command::Pair { home, replica, .. } => [Some(home), Some(replica)],
             Command::Disclaim { .. } | Command::Dead { .. } | Command::Gone { .. } => [None; 2],

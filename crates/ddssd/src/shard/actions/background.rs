@@ -229,6 +229,7 @@ mod tests {
         let record = Record {
             segment: SegmentId::new(NodeId(1), index, 1),
             known_as: SegmentId::new(NodeId(1), index, 1),
+            epoch: 0,
             at: 1 << 48 | at,
             name: Name::new("n").unwrap(),
             spec: Spec::new(bytes - Header::DATA_OFFSET),
