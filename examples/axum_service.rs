@@ -42,7 +42,7 @@ fn http_error(error: ddss::Error) -> (StatusCode, String) {
 
 /// POST: one more visit. The home adds, so no visit is lost.
 async fn visit(State(visits): State<aio::Segment>, Path(page): Path<u64>) -> Answer {
-    let changed = visits.fetch_add(page.saturating_mul(8), 1).await.map_err(http_error)?;
+    let changed = visits.word(page.saturating_mul(8)).fetch_add(1).await.map_err(http_error)?;
     Ok(format!("{}\n", changed.before + 1))
 }
 

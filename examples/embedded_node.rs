@@ -25,7 +25,7 @@ impl Visits {
     /// Counts a visitor, and returns the number so far.
     fn count(&self, page: &str) -> Result<u64, Error> {
         let counter = self.client.segment(&format!("visits/{page}")).open_or_allocate(Spec::new(8))?;
-        Ok(counter.fetch_add(0, 1)?.before + 1)
+        Ok(counter.word(0).fetch_add(1)?.before + 1)
     }
 
     fn forget(&self, page: &str) -> Result<(), Error> {

@@ -46,13 +46,13 @@ fn stand(task: &Task) -> Result<(), Failed> {
         let term = segment.lock_with(LockOptions::new().lease(LEASE).keep_alive().timeout(4 * PATIENCE))?;
         lead(&term)?;
         drop(term);
-        resigned.fetch_add(0, 1)?;
+        resigned.word(0).fetch_add(1)?;
     }
 }
 
 /// Leads until the lock is lost.
-fn lead(term: &LockGuard) -> Result<(), Failed> {
-    let leader = Leader { pid: std::process::id().into(), token: term.token() };
+fn lead(term: &LockGuard<Segment>) -> Result<(), Failed> {
+    let leader = Leader { pid: std::process::id().into(), token: term.token().0 };
     if term.put(0, leader.as_bytes()).is_err() {
         return Ok(());
     }

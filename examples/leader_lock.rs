@@ -37,7 +37,7 @@ fn stand(task: &Task) -> Result<(), Failed> {
     let segment = open_soon(&task.client()?, NAME)?;
     // A holder that is silent for longer than that (a stopped machine) is no longer the leader.
     let held = segment.lock_with(LockOptions::new().lease(PATIENCE))?;
-    let leader = Leader { pid: std::process::id().into(), token: held.token() };
+    let leader = Leader { pid: std::process::id().into(), token: held.token().0 };
     held.put(0, leader.as_bytes())?;
     // The leader's work. This one leads until it is killed.
     std::thread::sleep(PATIENCE);

@@ -35,7 +35,7 @@ fn main() -> Result<(), Failed> {
 
 /// Takes a token of a customer, and returns true if there was one.
 fn is_admitted(buckets: &Table, customer: u64) -> Result<bool, ddss::Error> {
-    Ok(buckets.checked_sub(customer, TOKENS, 1)?.before > 0)
+    Ok(buckets.row(customer).word(TOKENS).checked_sub(1)?.before > 0)
 }
 
 /// A service: admits requests of all customers in turn, and reports how many.
@@ -47,8 +47,8 @@ fn serve(client: &Client) -> Result<(), Failed> {
         admitted[customer as usize] += u64::from(is_admitted(&buckets, customer)?);
     }
     for (customer, admitted) in (0..).zip(admitted) {
-        buckets.fetch_add(customer, ADMITTED, admitted)?;
-        buckets.fetch_add(customer, REFUSED, REQUESTS - admitted)?;
+        buckets.row(customer).word(ADMITTED).fetch_add(admitted)?;
+        buckets.row(customer).word(REFUSED).fetch_add(REQUESTS - admitted)?;
     }
     println!("  a service on {} admitted {} requests", client.node(), admitted.iter().sum::<u64>());
     Ok(())
@@ -58,7 +58,7 @@ fn serve(client: &Client) -> Result<(), Failed> {
 fn refill(buckets: &Table) -> Result<[u64; CUSTOMERS as usize], Failed> {
     let mut added = [0; CUSTOMERS as usize];
     for (customer, added) in (0..).zip(&mut added) {
-        *added = LIMIT.saturating_sub(buckets.fetch_max(customer, TOKENS, LIMIT)?.before);
+        *added = LIMIT.saturating_sub(buckets.row(customer).word(TOKENS).fetch_max(LIMIT)?.before);
     }
     Ok(added)
 }
@@ -78,7 +78,7 @@ fn limit() -> Result<(), Failed> {
     }
     let mut total = 0;
     for (customer, granted) in (0..).zip(granted) {
-        let row = buckets.get(customer)?;
+        let row = buckets.row(customer).get()?;
         let word = |at: u64| u64::from_le_bytes(std::array::from_fn(|byte| row[at as usize + byte]));
         let (left, admitted, refused) = (word(TOKENS), word(ADMITTED), word(REFUSED));
         check(admitted + left == granted, || {
@@ -87,7 +87,7 @@ fn limit() -> Result<(), Failed> {
         check(admitted + refused == SERVICES as u64 * REQUESTS, || format!("{refused} requests were refused"))?;
         total += admitted;
     }
-    buckets.release()?;
+    buckets.segment().release()?;
     check(total >= CUSTOMERS * LIMIT, || format!("{total} requests were admitted"))?;
     println!("{SERVICES} services on two nodes: each token of {CUSTOMERS} customers admitted one request");
     Ok(())

@@ -31,7 +31,7 @@ fn add(task: &Task) -> Result<(), Failed> {
     let mut left = ADDITIONS;
     while left > 0 {
         // It returns the value before the addition, so it also makes unique numbers.
-        match counter.fetch_add(0, 1) {
+        match counter.word(0).fetch_add(1) {
             Ok(_) => left -= 1,
             // The connection to the other node was cut (an overloaded machine), and the call certainly did nothing. An
             // *indeterminate* call may have taken effect, so an exact count must not repeat it.

@@ -56,7 +56,7 @@ fn work(task: &Task) -> Result<(), Failed> {
     let next = open_soon(&client, NEXT)?;
     let mut computed = 0;
     loop {
-        let block = next.fetch_add(0, 1)?.before;
+        let block = next.word(0).fetch_add(1)?.before;
         if block >= BLOCKS {
             println!("  a worker on {} computed {computed} of {BLOCKS} blocks", client.node());
             return Ok(());
@@ -120,7 +120,7 @@ fn multiply() -> Result<(), Failed> {
         shared.segment().clone().release()?;
     }
     next.release()?;
-    product.table().clone().release()?;
+    product.table().clone().segment().release()?;
     check(recovered == 1, || format!("{recovered} blocks of one dead worker"))?;
     println!("{BLOCKS} blocks by workers on two nodes, the one of a dead worker recovered, and the product is right");
     Ok(())

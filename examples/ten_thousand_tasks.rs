@@ -65,13 +65,13 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     }
     check(jobs_done == JOB_COUNT, || format!("{jobs_done} of {JOB_COUNT} jobs were done once"))?;
     for task in 0..TASKS {
-        let row = rows.get(task)?;
+        let row = rows.row(task).get()?;
         check(row[..8] == task.to_le_bytes(), || format!("row {task} is {:?}", &row[..]))?;
     }
     let found = jobs.count()?;
     check(found == JOB_COUNT, || format!("{found} jobs in the map"))?;
     jobs.release()?;
-    rows.release()?;
+    rows.segment().release()?;
     gate.release()?;
     println!("{TASKS} tasks of one client passed a gate at once: {JOB_COUNT} jobs, each done by one of them");
     Ok(())
@@ -93,9 +93,9 @@ async fn wait_for_arrivals(client: &aio::Client, count: u64) -> Result<(), Faile
 /// One task. Returns true if it did its job.
 async fn serve(shared: Shared, task: u64) -> Result<bool, Failed> {
     let Shared { gate, rows, jobs } = shared;
-    gate.fetch_add(0, 1).await?;
+    gate.word(0).fetch_add(1).await?;
     wait_at(&gate).await?;
-    rows.put(task, 0, &task.to_le_bytes()).await?;
+    rows.row(task).put(&task.to_le_bytes()).await?;
     let has_job = jobs.insert_new(&(task % JOB_COUNT), &task).await?;
     if task.is_multiple_of(LOCK_EVERY) {
         gate.with_timeout(4 * PATIENCE).lock().await?.unlock().await?;

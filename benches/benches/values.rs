@@ -124,7 +124,7 @@ fn fill(home: &Client, reader: &Client) -> (Table, Map) {
     let (table, map) = (home.table("records").allocate(spec), Map::allocate(home, "map", KEYS));
     let (table, map) = (table.expect("the pool is large enough"), map.expect("the pool is large enough"));
     for number in 0..KEYS {
-        table.put(number, 0, &[7; VALUE_BYTES]).expect("the home is there");
+        table.row(number).put(&[7; VALUE_BYTES]).expect("the home is there");
         map.insert(&key(number), &[7; VALUE_BYTES]).expect("the map has room");
     }
     let begin = Instant::now();
@@ -140,7 +140,7 @@ fn fill(home: &Client, reader: &Client) -> (Table, Map) {
 fn record_get(cluster: &Rc<Cluster>, table: Table, path: &str) -> Figure {
     let (mut next, mut bytes) = (numbers(), [0; VALUE_BYTES]);
     let get = move || {
-        table.get_into(next(), 0, &mut bytes).expect("the record is there");
+        table.row(next()).get_into(0, &mut bytes).expect("the record is there");
     };
     Figure::new("ddss", "record", VALUE_BYTES, path, repeated(cluster, get))
 }

@@ -110,9 +110,9 @@ impl RoundTrip for Call {
 /// Word and operation of an atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// `Segment::fetch_add`.
+    /// `Word::fetch_add`.
     FetchAdd,
-    /// `Segment::compare_swap`; each finds its expected value.
+    /// `Word::compare_and_swap`; each finds its expected value.
     CompareSwap,
 }
 
@@ -126,7 +126,7 @@ struct Atomic {
 /// An atomic on the first word of `segment`, without competing writers.
 pub fn atomic(cluster: &Rc<Cluster>, segment: &Segment, word: Word, path: &str, strategy: Strategy) -> Figure {
     cluster.wake();
-    let now = segment.fetch_add(0, 0).expect("the home is there").before;
+    let now = segment.word(0).fetch_add(0).expect("the home is there").before;
     cluster.rest();
     let op = match word {
         Word::FetchAdd => "fetch_add",
@@ -140,8 +140,8 @@ impl RoundTrip for Atomic {
     fn once(&mut self) {
         let Atomic { segment, word, now, .. } = self;
         let changed = match word {
-            Word::FetchAdd => segment.fetch_add(0, 1),
-            Word::CompareSwap => segment.compare_swap(0, *now, *now + 1),
+            Word::FetchAdd => segment.word(0).fetch_add(1),
+            Word::CompareSwap => segment.word(0).compare_and_swap(*now, *now + 1),
         };
         assert_eq!(changed.expect("the home is there").before, *now, "another writer changed the word");
         *now += 1;

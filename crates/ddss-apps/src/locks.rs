@@ -50,17 +50,17 @@ impl LockManager {
     }
 
     /// Takes a lock; waits in its lock queue until the client's deadline.
-    pub fn acquire(&self, name: &str) -> Result<LockGuard, Error> {
+    pub fn acquire(&self, name: &str) -> Result<LockGuard<Segment>, Error> {
         self.acquire_with(name, LockOptions::new())
     }
 
     /// Takes a lock with these options.
-    pub fn acquire_with(&self, name: &str, options: LockOptions) -> Result<LockGuard, Error> {
+    pub fn acquire_with(&self, name: &str, options: LockOptions) -> Result<LockGuard<Segment>, Error> {
         Ok(self.segment(name)?.lock_with(options)?)
     }
 
     /// Takes a lock if it is free.
-    pub fn try_acquire(&self, name: &str) -> Result<Option<LockGuard>, Error> {
+    pub fn try_acquire(&self, name: &str) -> Result<Option<LockGuard<Segment>>, Error> {
         match self.segment(name)?.lock_with(LockOptions::new().timeout(std::time::Duration::ZERO)) {
             Err(error) if error.kind() == ErrorKind::Locked => Ok(None),
             ended => Ok(Some(ended?)),
@@ -69,7 +69,7 @@ impl LockManager {
 
     /// Takes several locks, one for each different name. The order of the names prevents deadlocks between callers.
     /// After an error the caller holds none of them.
-    pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<LockGuard>, Error> {
+    pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<LockGuard<Segment>>, Error> {
         let mut names = names.to_vec();
         names.sort_unstable();
         names.dedup();

@@ -2,7 +2,7 @@
 
 use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
-use ddss::{Client, Error, ErrorKind, LockOptions, RowGuard, Spec, Table};
+use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, Row, Spec, Table};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,7 @@ impl From<rustix::io::Errno> for JoinError {
 /// Place of a process in the directory.
 pub(crate) struct Place {
     pub(crate) table: Table,
-    pub(crate) guard: RowGuard,
+    pub(crate) guard: LockGuard<Row<'static>>,
     pub(crate) group: GroupRow,
     pub(crate) row: MemberRow,
     pub(crate) ours: Incarnation,
@@ -160,7 +160,7 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
     };
     let row = MemberRow { run, process: std::process::id(), address: options.address, note: options.note };
     // Under the lock of the place nobody else writes this row.
-    table.put(row_of(member), 0, &row.encode())?;
+    table.row(row_of(member)).put(&row.encode())?;
     Ok(Place { table, guard, group, row, ours: Incarnation { member, run } })
 }
 
@@ -181,11 +181,11 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
             other => break other?,
         }
     };
-    if table.row_bytes() != ROW_BYTES as u64 {
+    if table.row_len() != ROW_BYTES as u64 {
         return Err(RowError { row: 0 }.into());
     }
-    if table.rows() != rows_of(members) {
-        let theirs = table.rows().saturating_sub(1) / 2;
+    if table.len() != rows_of(members) {
+        let theirs = table.len().saturating_sub(1) / 2;
         return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
     }
     Ok(table)
@@ -193,16 +193,16 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
 
 /// Reads row 0, or writes it with a new key.
 fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, JoinError> {
-    let mut found = table.get(0)?;
+    let mut found = table.row(0).get()?;
     if GroupRow::decode(&found)?.is_none() {
         let mut key = [0; ddss_auth::KEY_BYTES];
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
         let group = GroupRow { members: options.members, key, settings: options.settings };
-        match table.put_if(0, found.version(), 0, &group.encode()) {
+        match table.row(0).put_if(found.version(), &group.encode()) {
             Err(error) if error.kind() == ErrorKind::VersionMismatch => {}
             other => drop(other?),
         }
-        found = table.get(0)?;
+        found = table.row(0).get()?;
     }
     let group = GroupRow::decode(&found)?.ok_or(RowError { row: 0 })?;
     if group.members != options.members {
@@ -216,7 +216,11 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
 }
 
 /// Locks the place that was asked for, or the first that is free.
-fn lock_place(table: &Table, name: &str, options: &JoinOptions) -> Result<(Member, RowGuard), JoinError> {
+fn lock_place(
+    table: &Table,
+    name: &str,
+    options: &JoinOptions,
+) -> Result<(Member, LockGuard<Row<'static>>), JoinError> {
     let lock = LockOptions::new().lease(options.lease).keep_alive();
     // Members that look whether a place is free hold its lock for a moment.
     let (waiting, end) = (lock.timeout(PROBE_MAX), Instant::now() + PROBE_MAX);
@@ -228,7 +232,7 @@ fn lock_place(table: &Table, name: &str, options: &JoinOptions) -> Result<(Membe
     loop {
         for (number, lock) in &attempts {
             let member = Member(*number);
-            match table.lock_row_with(lock_row_of(member, options.members), *lock) {
+            match table.row(lock_row_of(member, options.members)).lock_with(*lock) {
                 Ok(guard) => return Ok((member, guard)),
                 Err(error) if is_taken(&error) => {}
                 Err(error) => return Err(error.into()),

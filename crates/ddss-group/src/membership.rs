@@ -6,7 +6,7 @@
 use crate::directory::{MemberRow, Note, RowError, lock_row_of, row_of};
 use crate::join::{JoinError, JoinOptions, take_place};
 use crate::member::{Incarnation, Member};
-use ddss::{Client, RowGuard, Table};
+use ddss::{Client, LockGuard, Row, Table};
 use ddss_auth::Key;
 use rustix::event::{EventfdFlags, eventfd};
 use std::net::SocketAddr;
@@ -197,7 +197,7 @@ impl Drop for Membership {
 /// The thread of a membership.
 struct Watcher {
     /// Lock of the own place. `None` after it was lost.
-    guard: Option<RowGuard>,
+    guard: Option<LockGuard<Row<'static>>>,
     table: Table,
     row: MemberRow,
     ours: Incarnation,
@@ -241,7 +241,7 @@ impl Watcher {
         let options = ddss::LockOptions::new().lease(self.lease).keep_alive().timeout(Duration::ZERO);
         let lock_row = lock_row_of(self.ours.member, self.members);
         let (Ok(guard), Ok(row)) =
-            (self.table.lock_row_with(lock_row, options), self.table.get(row_of(self.ours.member)))
+            (self.table.row(lock_row).lock_with(options), self.table.row(row_of(self.ours.member)).get())
         else {
             // No daemon answers, or another process tries this lock at the moment: again in the next round.
             return !self.is_replaced();
@@ -256,7 +256,7 @@ impl Watcher {
 
     /// Reports, and returns true, if the own row names another process.
     fn is_replaced(&self) -> bool {
-        let Ok(row) = self.table.get(row_of(self.ours.member)) else { return false };
+        let Ok(row) = self.table.row(row_of(self.ours.member)).get() else { return false };
         let is_replaced = row[..] != self.row.encode();
         if is_replaced {
             self.report(Change::Replaced);
@@ -268,7 +268,7 @@ impl Watcher {
     fn look(&mut self) -> bool {
         for member in (0..self.members).map(Member).filter(|member| *member != self.ours.member) {
             // While no daemon answers nobody comes.
-            let Ok(row) = self.table.get(row_of(member)) else { return true };
+            let Ok(row) = self.table.row(row_of(member)).get() else { return true };
             let found = match MemberRow::decode(&row, row_of(member)) {
                 Ok(found) => found,
                 Err(error) => {
@@ -301,17 +301,17 @@ impl Watcher {
     /// Returns true if nobody holds the lock of a place. The lock is held for the moment of the question.
     fn table_lock_is_free(&self, member: Member) -> bool {
         let options = ddss::LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
-        self.table.lock_row_with(lock_row_of(member, self.members), options).is_ok()
+        self.table.row(lock_row_of(member, self.members)).lock_with(options).is_ok()
     }
 
     /// Clears the own row and frees the lock, so that nobody takes this process for a member any more.
     fn give_place_up(&mut self) {
         let Some(guard) = self.guard.take() else { return };
         let row = row_of(self.ours.member);
-        let cleared = self.table.get(row).and_then(|found| {
+        let cleared = self.table.row(row).get().and_then(|found| {
             let is_ours = found[..] == self.row.encode();
             if is_ours {
-                self.table.put_if(row, found.version(), 0, &[0; crate::directory::ROW_BYTES]).map(|_| ())
+                self.table.row(row).put_if(found.version(), &[0; crate::directory::ROW_BYTES]).map(|_| ())
             } else {
                 Ok(())
             }

@@ -91,7 +91,7 @@ pub use options::{GetOptions, LockOptions, PutOptions};
 pub use plan::batch_call::BatchReply;
 pub use segment_info::{LockInfo, Permissions, SegmentEvent, SegmentInfo};
 pub use spec::{Mode, Spec};
-pub use value::{AtomicResult, Stamp, Value, Versioned};
+pub use value::{AtomicResult, Stamp, Token, Value, Versioned};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

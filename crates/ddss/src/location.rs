@@ -8,8 +8,8 @@ use crate::session::Inner;
 use crate::value::{Stamp, first_word};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use ddss_core::{
-    ArenaRange, Failure, LockToken, Model, OpenedSegment, Operation, Part, Payload, PutConditions, ReadOptions,
-    RowList, SegmentId, UploadId, Version,
+    ArenaRange, BadArgument, Failure, LockToken, Model, OpenedSegment, Operation, Part, Payload, PutConditions,
+    ReadOptions, RowList, SegmentId, UploadId, Version,
 };
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub(crate) struct SegmentLocation {
     pub(crate) requested_model: Option<Model>,
     /// Timeout of the handle's calls, if it differs from the client's.
     pub(crate) timeout: Option<Duration>,
+    /// Token of the lock under which its calls change bytes.
+    pub(crate) token: Option<LockToken>,
     mapped: Option<Arc<MappedSegment>>,
     /// Rules for the handle's local reads.
     rules: LocalReadRules,
@@ -38,9 +40,9 @@ impl SegmentLocation {
     pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
         let mapped = if client.settings.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
         let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
-        let (row_bytes, model) = (opened.row_bytes, opened.model);
-        Self { name: name.into(), id, bytes, row_bytes, model, requested_model: None, timeout: None, mapped, rules }
-            .with_model(None)
+        let (name, row_bytes, model) = (name.into(), opened.row_bytes, opened.model);
+        let (requested_model, timeout, token) = (None, None, None);
+        Self { name, id, bytes, row_bytes, model, requested_model, timeout, token, mapped, rules }.with_model(None)
     }
 
     /// Writes the identity of a handle: name, id and size.
@@ -63,6 +65,11 @@ impl SegmentLocation {
     /// Returns a handle whose calls have this timeout.
     pub(crate) fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self.clone() }
+    }
+
+    /// Returns a handle whose calls are made under this lock.
+    pub(crate) fn with_token(&self, token: LockToken) -> Self {
+        Self { token: Some(token), ..self.clone() }
     }
 
     /// Returns true if a local read is worth an attempt.
@@ -89,11 +96,11 @@ impl SegmentLocation {
     }
 
     /// Returns the conditions under which a put commits.
-    pub(crate) fn put_conditions(&self, version: Option<Version>, token: Option<LockToken>) -> PutConditions {
+    pub(crate) fn put_conditions(&self, version: Option<Version>) -> PutConditions {
         // Delta and Temporal set no condition for a put.
         let requested_model =
             self.requested_model.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
-        PutConditions { version, token, requested_model, entry: None }
+        PutConditions { version, token: self.token, requested_model, entry: None }
     }
 
     /// Returns offset and length of a range to read.
@@ -148,6 +155,33 @@ impl SegmentLocation {
             return Reason::OutOfRange { action, target, offset, end, bytes: self.bytes }.into();
         }
         Error::failed(action, target, Failure::TooLarge)
+    }
+
+    /// Returns the offset of a range of a row of a table.
+    #[inline]
+    pub(crate) fn place_in_row(&self, action: &'static str, row: u64, offset: u64, bytes: usize) -> Result<u64, Error> {
+        let row_bytes = u64::from(self.row_bytes);
+        if let Some(begin) = row.checked_mul(row_bytes)
+            && begin < self.bytes
+            && offset <= row_bytes
+            && bytes as u64 <= row_bytes - offset
+        {
+            return Ok(begin + offset);
+        }
+        Err(self.row_error(action, row, offset, u128::from(offset) + bytes as u128))
+    }
+
+    #[cold]
+    fn row_error(&self, action: &'static str, row: u64, offset: u64, end: u128) -> Error {
+        let bytes = u64::from(self.row_bytes);
+        let rows = self.bytes.checked_div(bytes).unwrap_or(0);
+        if row < rows {
+            return Reason::OutOfRange { action, target: format!("row {row} of {}", self.name), offset, end, bytes }
+                .into();
+        }
+        let refused =
+            BadArgument::new("row", row, format_args!("0 to {}", rows.saturating_sub(1)), Failure::OutOfRange);
+        Error::bad_argument(action, &self.name, refused)
     }
 
     /// Plans the renewal of a lock's lease.

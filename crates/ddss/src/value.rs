@@ -86,8 +86,8 @@ pub type Value = Versioned<Vec<u8>>;
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// let tickets = client.segment("tickets").allocate(8)?;
-/// tickets.fetch_add(0, 10)?;
-/// let changed = tickets.fetch_add(0, 1)?;
+/// tickets.word(0).fetch_add(10)?;
+/// let changed = tickets.word(0).fetch_add(1)?;
 /// assert_eq!((changed.before, changed.stamp.version.0), (10, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -103,6 +103,28 @@ pub struct AtomicResult {
 impl AtomicResult {
     pub(crate) fn of(completion: &Completion) -> Self {
         Self { before: first_word(completion), stamp: Stamp::of(completion) }
+    }
+}
+
+/// Fencing token of a lock: greater than those of all earlier holders of a lock of the segment, or of the table and its rows.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let account = client.segment("account").allocate(64)?;
+/// let first = account.lock()?.token();
+/// let second = account.lock()?.token();
+/// assert!(second > first);
+/// println!("a system that has seen {second} refuses {first}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Token(pub u64);
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(out)
     }
 }
 

@@ -31,8 +31,8 @@ fn calls_allocate_nothing() {
             }
             segment.put_many(&[(0, &room[..8]), (100, &room[..5000])]).unwrap();
             segment.get_many_into(&mut [(0, &mut one), (100, &mut other)]).unwrap();
-            segment.fetch_add(8, 1).unwrap();
-            segment.compare_swap(8, 1, 2).unwrap();
+            segment.word(8).fetch_add(1).unwrap();
+            segment.word(8).compare_and_swap(1, 2).unwrap();
         };
         (0..CALLS).for_each(|_| one_of_each());
         let counted = allocation_counter::measure(|| (0..CALLS).for_each(|_| one_of_each()));
@@ -63,8 +63,8 @@ fn tasks_allocate_nothing() {
                 }
                 segment.put_many(&[(0, &room[..8]), (100, &room[..5000])]).await.unwrap();
                 segment.get_many_into(&mut [(0, &mut one), (100, &mut other)]).await.unwrap();
-                segment.fetch_add(8, 1).await.unwrap();
-                segment.compare_swap(8, 1, 2).await.unwrap();
+                segment.word(8).fetch_add(1).await.unwrap();
+                segment.word(8).compare_and_swap(1, 2).await.unwrap();
             };
             for _ in 0..CALLS {
                 one_of_each().await;

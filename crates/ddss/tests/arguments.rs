@@ -167,5 +167,5 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
     assert_eq!(*Shared::<u64>::open(&client, "value").unwrap().get().unwrap(), 7);
     client.segment("rows").allocate(Spec::new(1).row_len(8)).unwrap();
     names(Shared::<u64>::open(&client, "rows"), &["1 rows of 8 bytes"]);
-    names(client.segment("rows").open().unwrap().wait_newer_than(Version(0)), &["a table", "Table::wait_newer_than"]);
+    names(client.segment("rows").open().unwrap().wait_newer_than(Version(0)), &["a table", "Row::wait_newer_than"]);
 }

@@ -67,7 +67,7 @@ fn names_of_tables_refuse_plain_segments() {
     assert_eq!(client.segment("rows").open().unwrap_err().kind(), ErrorKind::NotFound);
     let made = client.table("rows").open_or_allocate(table).unwrap();
     let found = block_on(tasks.table("rows").open_or_allocate(table)).unwrap();
-    assert_eq!((made.segment().id(), made.rows()), (found.segment().id(), found.rows()));
+    assert_eq!((made.segment().id(), made.len()), (found.segment().id(), found.len()));
 }
 
 #[test]

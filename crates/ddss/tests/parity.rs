@@ -61,8 +61,8 @@ macro_rules! script {
             show(results, $get!(segment.put_if(Version(0), 0, b"stale")));
             show(results, $get!(segment.put_many(&[])));
             show(results, $get!(segment.get_many(&[0..8, 99_999..100_001])));
-            show(results, $get!(segment.fetch_add(4, 1)));
-            show(results, $get!(segment.compare_swap(100_000, 1, 2)));
+            show(results, $get!(segment.word(4).fetch_add(1)));
+            show(results, $get!(segment.word(100_000).compare_and_swap(1, 2)));
             show(results, $get!(segment.set_permissions(Permissions { uid: 0, gid: 0, mode: Mode(0o1000) })));
             show(results, $get!(segment.lock_with(LockOptions::new().lease(Duration::ZERO))));
             show(results, $get!(segment.with_timeout(Duration::from_secs(601)).get(0..8)));

@@ -62,7 +62,7 @@ fn model_of(name: &str) -> Result<Model, String> {
 fn obey(
     client: &Client,
     segment: &mut Option<Segment>,
-    held: &mut Option<LockGuard>,
+    held: &mut Option<LockGuard<Segment>>,
     words: &[&str],
 ) -> Result<String, Box<dyn Error>> {
     let current = segment.as_ref().ok_or("no segment was opened");
@@ -98,18 +98,18 @@ fn obey(
             }
         }
         ["add", offset, number] => {
-            let changed = current?.fetch_add(offset.parse()?, number.parse()?)?;
+            let changed = current?.word(offset.parse()?).fetch_add(number.parse()?)?;
             Ok(format!("before {} version {}", changed.before, changed.stamp.version.0))
         }
         ["add-many", offset, times] => {
             let segment = current?;
             for _ in 0..times.parse()? {
-                segment.fetch_add(offset.parse()?, 1)?;
+                segment.word(offset.parse()?).fetch_add(1)?;
             }
             Ok(String::new())
         }
         ["cas", offset, expected, new] => {
-            let changed = current?.compare_swap(offset.parse()?, expected.parse()?, new.parse()?)?;
+            let changed = current?.word(offset.parse()?).compare_and_swap(expected.parse()?, new.parse()?)?;
             Ok(format!("before {}", changed.before))
         }
         ["put-if", version, length, seed] => {
@@ -119,7 +119,7 @@ fn obey(
         ["newer", version] => Ok(format!("version {}", current?.wait_newer_than(Version(version.parse()?))?.version.0)),
         ["lock"] => Ok(format!("version {}", held.insert(current?.lock()?).version().0)),
         ["lock-row", row] => {
-            let guard = Table::new(current?.clone())?.lock_row(row.parse()?)?;
+            let guard = Table::new(current?.clone())?.row(row.parse()?).lock()?;
             let version = guard.version();
             // Keeps the lock until the process dies, for tests of the death of its holder.
             std::mem::forget(guard);

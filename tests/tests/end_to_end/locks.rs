@@ -131,8 +131,8 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
         assert_eq!(refused.kind(), ddss::ErrorKind::Locked);
         leader.kill().unwrap();
         let next = segment.lock().unwrap();
-        assert!(next.token() > token);
-        last = next.token();
+        assert!(next.token().0 > token);
+        last = next.token().0;
         next.put(0, b"the next leader").unwrap();
         next.unlock().unwrap();
         let listing = segment.stat().unwrap();

@@ -152,10 +152,10 @@ fn lock_holder_puts_through_its_guard_and_other_puts_fail_at_once() {
         let held = mine.lock().unwrap();
         let began = Instant::now();
         assert_eq!(failure(mine.put(0, &[1; 8])), ErrorKind::OwnLock);
-        assert_eq!(failure(mine.fetch_add(8, 1)), ErrorKind::OwnLock);
+        assert_eq!(failure(mine.word(8).fetch_add(1)), ErrorKind::OwnLock);
         assert!(began.elapsed() < PATIENCE / 2, "at once, and not at its deadline");
         held.put(0, &[2; 8]).unwrap();
-        held.fetch_add(8, 5).unwrap();
+        held.word(8).fetch_add(5).unwrap();
         held.put_many(&[(16, &[3; 8]), (32, &[4; 8])]).unwrap();
         assert_eq!(mine.get(..).unwrap().version().0, before + 3, "its own gets go on");
         std::thread::scope(|scope| {
@@ -276,14 +276,14 @@ fn handle_calls_use_the_handle_timeout() {
             failure(hasty.with_model(Model::Strict).get_many(&[0..8, 9..10])),
             failure(hasty.put(0, &[1])),
             failure(hasty.put_many(&[(0, &[1])])),
-            failure(hasty.fetch_add(0, 1)),
+            failure(hasty.word(0).fetch_add(1)),
             failure(hasty.lock()),
             failure(here.lock_with(options)),
             failure(block_on(hasty_task.get(..))),
             failure(block_on(hasty_task.get_many(&[0..8, 9..10]))),
             failure(block_on(hasty_task.put(0, &[1]))),
             failure(block_on(hasty_task.put_many(&[(0, &[1])]))),
-            failure(block_on(hasty_task.fetch_add(0, 1))),
+            failure(block_on(hasty_task.word(0).fetch_add(1))),
             failure(block_on(hasty_task.lock())),
             failure(block_on(task.lock_with(options))),
         ]

@@ -218,7 +218,7 @@ fn map_with_two_copies_survives_death_of_its_home() {
 /// Version of a row of the table below the map.
 fn row_version(client: &Client, row: u64) -> u64 {
     let table: Table = until_some("table", || client.table("map").open().map_err(|error| error.to_string()));
-    until_some("row", || table.get(row).map_err(|error| error.to_string())).version().0
+    until_some("row", || table.row(row).get().map_err(|error| error.to_string())).version().0
 }
 
 /// Repeats a call until it succeeds, and returns its result.
@@ -248,20 +248,20 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
     let [mine, theirs] = [1, 2].map(|at| connect(&daemons[at]));
     let [mine, theirs] = [&mine, &theirs]
         .map(|client| until_some("open", || client.table("rows").open().map_err(|error| error.to_string())));
-    let (old, free) = (mine.lock_row(3).unwrap(), mine.lock_row(4).unwrap());
-    old.put(0, b"old").unwrap();
+    let (old, free) = (mine.row(3).lock().unwrap(), mine.row(4).lock().unwrap());
+    old.put(b"old").unwrap();
     free.unlock().unwrap();
-    theirs.put(4, 0, b"free").unwrap();
+    theirs.row(4).put(b"free").unwrap();
     let no_wait = LockOptions::new().timeout(Duration::ZERO);
-    assert_eq!(theirs.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(theirs.row(3).lock_with(no_wait).unwrap_err().kind(), ErrorKind::Locked);
     daemons[0].kill().unwrap();
-    let next = until_some("the replica takes over", || theirs.lock_row(3).map_err(|error| error.to_string()));
+    let next = until_some("the replica takes over", || theirs.row(3).lock().map_err(|error| error.to_string()));
     assert!(next.token() > old.token(), "tokens grow over a takeover");
     assert_eq!(&next.get().unwrap()[..3], b"old");
-    assert_eq!(old.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
-    assert_eq!(mine.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
-    next.put(0, b"new").unwrap();
-    mine.put(4, 0, b"free").unwrap();
+    assert_eq!(old.put(b"late").unwrap_err().kind(), ErrorKind::LockLost);
+    assert_eq!(mine.row(3).lock_with(no_wait).unwrap_err().kind(), ErrorKind::Locked);
+    next.put(b"new").unwrap();
+    mine.row(4).put(b"free").unwrap();
 }
 
 // If this failed, a row would stay locked for its lease after its holder's node died, or a holder would not learn of it.
@@ -279,20 +279,20 @@ fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
     let far = until_some("open", || block_on(there.table("rows").open()).map_err(|error| error.to_string()));
     // The lease outlasts the test.
     let long = LockOptions::new().lease(Duration::from_secs(600));
-    let held = block_on(far.lock_row_with(3, long)).unwrap();
-    block_on(held.put(0, b"held")).unwrap();
+    let held = block_on(far.row(3).lock_with(long)).unwrap();
+    block_on(held.put(b"held")).unwrap();
     let no_wait = LockOptions::new().timeout(Duration::ZERO);
-    assert_eq!(here.lock_row_with(3, no_wait).unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(here.row(3).lock_with(no_wait).unwrap_err().kind(), ErrorKind::Locked);
     other.kill().unwrap();
-    let next = until_some("the lock is free", || here.lock_row_with(3, no_wait).map_err(|error| error.to_string()));
+    let next = until_some("the lock is free", || here.row(3).lock_with(no_wait).map_err(|error| error.to_string()));
     assert_eq!(&next.get().unwrap()[..4], b"held");
     other.restart().unwrap();
     // The task attaches to the next daemon, and the token of its lock admits nothing.
-    until("the holder learns of its loss", || match block_on(held.put(0, b"late")).unwrap_err().kind() {
+    until("the holder learns of its loss", || match block_on(held.put(b"late")).unwrap_err().kind() {
         ErrorKind::LockLost => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    next.put(0, b"next").unwrap();
+    next.put(b"next").unwrap();
     assert_eq!(&next.get().unwrap()[..4], b"next");
 }
 

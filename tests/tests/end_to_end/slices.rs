@@ -94,7 +94,7 @@ fn calls_stay_fast_during_large_permission_change() {
         scope.spawn(|| work(&calls, &|| _ = small.put(0, &[1; 64]).unwrap()));
         // The segment is read while it moves, at its old and its new place.
         scope.spawn(|| work(&reads, &|| assert_eq!(reader.get(0..64).unwrap()[..], [7; 64])));
-        scope.spawn(|| work(&puts, &|| _ = writer.fetch_add(128, 1).unwrap()));
+        scope.spawn(|| work(&puts, &|| _ = writer.word(128).fetch_add(1).unwrap()));
         while counts().contains(&0) {
             std::thread::yield_now();
         }

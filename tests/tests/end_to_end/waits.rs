@@ -207,7 +207,7 @@ fn waiting_threads_leave_channels_for_other_calls() {
         let waits = mine.segment("behind").open().unwrap();
         for _ in 0..8 {
             let waits = waits.clone();
-            scope.spawn(move || waits.fetch_add(0, 1).unwrap());
+            scope.spawn(move || waits.word(0).fetch_add(1).unwrap());
         }
         std::thread::sleep(Duration::from_millis(100));
         held.put(0, &[1; 8]).unwrap();
@@ -230,7 +230,7 @@ fn channel_slots_are_granted_in_fifo_order() {
     let put = |segment: aio::Segment| async move { segment.put(0, &[1; 8]).await.unwrap().version.0 };
     let mut taken: Waits<u64> = (0..PLACES).map(|_| Box::pin(put(segment.clone())) as _).collect();
     begin(&mut taken);
-    let add = |counter: aio::Segment| async move { counter.fetch_add(0, 1).await.unwrap().before };
+    let add = |counter: aio::Segment| async move { counter.word(0).fetch_add(1).await.unwrap().before };
     let mut in_line: Waits<u64> = (0..20).map(|_| Box::pin(add(counter.clone())) as _).collect();
     begin(&mut in_line);
     in_line.reverse();
@@ -346,7 +346,7 @@ fn dropped_waits_are_cancelled_at_daemon_and_home() {
                 waits.push(match number % 4 {
                     0 => Box::pin(async move { segment.lock().await.is_ok() }),
                     1 => Box::pin(async move { segment.put(0, &[1; 8]).await.is_ok() }),
-                    2 => Box::pin(async move { segment.fetch_add(0, 1).await.is_ok() }),
+                    2 => Box::pin(async move { segment.word(0).fetch_add(1).await.is_ok() }),
                     _ => Box::pin(async move { segment.wait_newer_than(version).await.is_ok() }),
                 });
             }

@@ -96,7 +96,7 @@ impl Handles {
                 "get_newer_than",
                 scope.spawn(|| self.plain.get_with(0..8, GetOptions::new().newer_than(Version(0))).map(drop)),
             ),
-            ("a row", scope.spawn(|| self.table.wait_newer_than(1, Version(0)).map(drop))),
+            ("a row", scope.spawn(|| self.table.row(1).wait_newer_than(Version(0)).map(drop))),
             ("a key", scope.spawn(|| self.map.wait_for_change(b"awaited!", None).map(drop))),
             ("a prefix", scope.spawn(|| self.map.watch_prefix(b"await").next_event().map(drop))),
             ("a name", scope.spawn(|| self.client.segment("later").wait().map(drop))),
@@ -134,9 +134,9 @@ impl Handles {
             ("a large get", scope.spawn(|| self.large.get(..).map(drop))),
             ("stat", scope.spawn(|| self.plain.stat().map(drop))),
             ("list", scope.spawn(|| self.client.list("")?.try_for_each(|listing| listing.map(drop)))),
-            ("fetch_add", scope.spawn(|| self.plain.fetch_add(16, 1).map(drop))),
+            ("fetch_add", scope.spawn(|| self.plain.word(16).fetch_add(1).map(drop))),
             ("get_many", scope.spawn(|| self.plain.get_many(&[0..8, 16..24]).map(drop))),
-            ("a put of a row", scope.spawn(|| self.table.put(2, 0, &[1; 8]).map(drop))),
+            ("a put of a row", scope.spawn(|| self.table.row(2).put(&[1; 8]).map(drop))),
             ("insert", scope.spawn(|| self.map.insert(b"another!", &7).map(drop))),
             ("get of a key", scope.spawn(|| self.map.get(b"another!").map(drop))),
             (
@@ -167,7 +167,7 @@ impl Handles {
     /// Makes the changes for which [`wait`](Self::wait) waits.
     fn change(&self) {
         self.plain.put(0, &[1; 8]).unwrap();
-        self.table.put(1, 0, &[1; 8]).unwrap();
+        self.table.row(1).put(&[1; 8]).unwrap();
         self.map.insert(b"awaited!", &7).unwrap();
         self.client.segment("later").allocate(Spec::new(8)).unwrap();
     }

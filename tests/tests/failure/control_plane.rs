@@ -252,7 +252,7 @@ fn leader_without_majority_is_reported_by_itself_and_its_learners() {
     }
     until("allocate", || leader.segment("in vain").allocate(Spec::new(64)).map_err(|error| error.to_string()));
     until("release", || {
-        leader.segment("far").open().and_then(ddss::Segment::release).map_err(|error| error.to_string())
+        leader.segment("far").open().and_then(|segment| segment.release()).map_err(|error| error.to_string())
     });
 }
 

@@ -147,7 +147,7 @@ fn handle_reconnects_to_the_next_daemon() {
         Client::connect_with(options).unwrap()
     });
     let made = clients[0].segment("counter").allocate(Spec::new(64)).unwrap();
-    made.fetch_add(0, 1).unwrap();
+    made.word(0).fetch_add(1).unwrap();
     let handles = clients.each_ref().map(|client| client.segment("counter").open().unwrap());
     let tasks = clients[3].aio().unwrap();
     let later = block_on(tasks.segment("counter").open()).unwrap();
@@ -163,7 +163,7 @@ fn handle_reconnects_to_the_next_daemon() {
         let before = 1 + (round - 1) * 5;
         assert_eq!(waits.join().unwrap().unwrap()[..], before.to_le_bytes());
         for (index, handle) in handles.iter().enumerate() {
-            let added = handle.fetch_add(0, 1).unwrap_or_else(|error| panic!("{index}: {error}"));
+            let added = handle.word(0).fetch_add(1).unwrap_or_else(|error| panic!("{index}: {error}"));
             assert_eq!(added.before, before + index as u64);
             assert_eq!(handle.get(0..8).unwrap()[..], (before + index as u64 + 1).to_le_bytes());
         }

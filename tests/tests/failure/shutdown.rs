@@ -62,7 +62,7 @@ fn pending_calls_complete_before_shutdown() {
             .iter()
             .map(|&strategy| {
                 let segment = client(&daemon, strategy).segment("shared").open().unwrap();
-                scope.spawn(move || segment.fetch_add(0, 1))
+                scope.spawn(move || segment.word(0).fetch_add(1))
             })
             .collect();
         // Each addition is in flight and waits behind the lock.
@@ -101,7 +101,7 @@ fn each_call_during_shutdown_has_a_definite_outcome() {
                 let segment = client(&daemon, strategy).segment(name).open().unwrap().with_timeout(PATIENCE / 10);
                 scope.spawn(move || {
                     let error = loop {
-                        match segment.fetch_add(0, 1) {
+                        match segment.word(0).fetch_add(1) {
                             Ok(_) => _ = done.fetch_add(1, Ordering::Release),
                             Err(error) => break error,
                         }
@@ -150,7 +150,8 @@ fn unlock_works_during_shutdown() {
         .map(|name| client(&daemon, Strategy::Auto).segment(name).open().unwrap())
         .collect();
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = waited_for.iter().map(|segment| scope.spawn(move || segment.fetch_add(0, 1))).collect();
+        let waiting: Vec<_> =
+            waited_for.iter().map(|segment| scope.spawn(move || segment.word(0).fetch_add(1))).collect();
         is_soon("is everybody in line", || {
             waited_for
                 .iter()

@@ -96,7 +96,7 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss/src/api/get_put.rs",
     "crates/ddss/src/location.rs",
     "crates/ddss/src/api/segment.rs",
-    "crates/ddss/src/api/atomics.rs",
+    "crates/ddss/src/api/word.rs",
     "crates/ddss-ipc/src/client/call_table.rs",
     "crates/ddss-ipc/src/client/channel.rs",
     "crates/ddss-ipc/src/shm/ring.rs",

@@ -59,7 +59,7 @@ fn call_without_daemon_is_served_by_the_next_daemon() {
             let before = round as u64;
             let waits = scope.spawn({
                 let segment = segment.clone();
-                move || segment.fetch_add(8, 1)
+                move || segment.word(8).fetch_add(1)
             });
             let new = scope.spawn(|| connect(&folder).ping());
             std::thread::sleep(Duration::from_millis(100));
@@ -91,7 +91,7 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
         Client::connect_with(ConnectOptions::new().directory(folder.path()).timeout(Duration::from_millis(200)))
             .unwrap();
     std::thread::scope(|scope| {
-        let in_line = scope.spawn(move || in_line.fetch_add(0, 1));
+        let in_line = scope.spawn(move || in_line.word(0).fetch_add(1));
         while held.stat().unwrap().lock.waiting == 0 {
             std::thread::yield_now();
         }
@@ -102,7 +102,7 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
         while !hurried.ping().is_err_and(|error| error.kind() == ErrorKind::NodeDown) {
             assert!(Instant::now() < end, "no call is refused");
         }
-        let one = scope.spawn(|| block_on(task.fetch_add(0, 1)));
+        let one = scope.spawn(|| block_on(task.word(0).fetch_add(1)));
         let many = scope.spawn(|| block_on(tasks.batch().put(&many, 0, &[2; 8])?.put(&many, 8, &[2; 50])?.run()));
         let batch = scope.spawn(|| client.batch().put(&by_batch, 0, &[3; 8])?.put(&by_batch, 8, &[3; 50])?.run());
         let given_up = scope.spawn(|| {

@@ -19,7 +19,7 @@ pub struct DdssPages {
     segment: Segment,
     options: LockOptions,
     /// The writers' lock, while this is the writer. Puts under it are refused after it was lost.
-    held: Option<LockGuard>,
+    held: Option<LockGuard<Segment>>,
 }
 
 impl DdssPages {

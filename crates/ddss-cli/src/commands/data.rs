@@ -29,9 +29,9 @@ pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> 
     }
     if length.is_none()
         && let Ok(table) = Table::new(segment.clone())
-        && table.rows() > 1
+        && table.len() > 1
     {
-        let (name, row) = (&named.name, table.row_bytes());
+        let (name, row) = (&named.name, table.row_len());
         let way = format!("read one row, such as the second: `ddss get {name} --offset {row} --length {row}`");
         return Err(CommandError::Refused(format!(
             "cannot read {name} whole, it is a table of {row} bytes a row: {way}"
@@ -142,7 +142,7 @@ struct Pieces {
 
 impl Pieces {
     fn of(segment: &Segment) -> Self {
-        Self { row_bytes: Table::new(segment.clone()).ok().map(|table| table.row_bytes()) }
+        Self { row_bytes: Table::new(segment.clone()).ok().map(|table| table.row_len()) }
     }
 
     /// Returns the end of the piece at `at`, at most `end`.

@@ -15,7 +15,7 @@ pub struct VictimMember {
     /// Segment of the legitimate client, at home on node 1, readable only by its owner.
     pub secret: Segment,
     /// Segment of the same client, open to all users; the client holds its lock.
-    pub held: LockGuard,
+    pub held: LockGuard<Segment>,
     /// Arguments for an attacker of each of the two nodes.
     words: [Vec<String>; 2],
     // The order of fields matters: the client must end before its daemon.
@@ -53,7 +53,7 @@ impl VictimMember {
         let words = [&daemons[0], &daemons[1]].map(|daemon| {
             let data = daemon.listen();
             let control = SocketAddr::new(data.ip(), data.port() + 1);
-            let numbers = [secret.id().to_bits(), id.to_bits(), held.token()].map(|number| number.to_string());
+            let numbers = [secret.id().to_bits(), id.to_bits(), held.token().0].map(|number| number.to_string());
             [data, control, metrics, place].iter().map(SocketAddr::to_string).chain(numbers).collect()
         });
         Ok(VictimMember { secret, held, words, _client: client, attacker: program.to_owned(), daemons })

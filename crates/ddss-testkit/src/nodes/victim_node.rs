@@ -21,7 +21,7 @@ pub struct VictimNode {
     /// Segment of the legitimate client, readable only by its owner.
     pub secret: Segment,
     /// Segment open to all users; the legitimate client holds its lock.
-    pub held: LockGuard,
+    pub held: LockGuard<Segment>,
     words: Vec<String>,
     // The order of fields matters: clients must end before their daemon, and the daemon before its directory.
     _clients: [Client; 2],

@@ -41,8 +41,8 @@
 //! ```
 
 mod cursor;
+mod held_lock;
 mod list;
-mod lock_guard;
 mod name_watch;
 mod version_watch;
 
@@ -54,6 +54,6 @@ use ddss_twin::{keep as only_aio, link as twin, skip as only_blocking};
 pub use crate::async_client::client::Client;
 pub use api::*;
 pub use cursor::{SegmentReader, SegmentWriter};
-pub use lock_guard::LockGuard;
+pub(crate) use held_lock::HeldLock;
 pub use name_watch::NameWatch;
 pub use version_watch::VersionWatch;

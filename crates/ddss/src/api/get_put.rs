@@ -107,18 +107,18 @@ impl Segment {
     /// Writes bytes atomically: no get ever sees a part of them. More than
     /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes are sent in parts and committed once.
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_by(self.time(), offset, bytes, self.location().put_conditions(None, None)).await
+        self.put_by(self.time(), offset, bytes, self.location().put_conditions(None)).await
     }
 
     /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
     /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch).
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)).await
+        self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version))).await
     }
 
     /// Writes bytes with these options; several ranges as one version, like [`put_many`](Self::put_many).
     pub async fn put_with(&self, parts: &[(u64, &[u8])], options: PutOptions<'_>) -> Result<Stamp, Error> {
-        let conditions = self.location().put_conditions(options.if_version, None);
+        let conditions = self.location().put_conditions(options.if_version);
         self.put_parts(parts, conditions, options.progress).await
     }
 
@@ -158,7 +158,7 @@ impl Segment {
 
     /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and
     /// root may do so.
-    pub async fn release(self) -> Result<(), Error> {
+    pub async fn release(&self) -> Result<(), Error> {
         self.run_operation("release", Operation::Release { segment: self.id() }, |_| ()).await
     }
 

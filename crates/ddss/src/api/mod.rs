@@ -1,13 +1,12 @@
 //! Calls of a client and of its handles, compiled twice.
 //!
 //! The module `blocking` reads these files without their `async` and `.await`; the module `aio` reads them as they are.
-//! Each of the two imports the attributes of `ddss-twin` under the same names, and brings the client and what differs: the
-//! guard of a lock, watches, lists and cursors. Values, options, plans and errors lie outside, and are compiled once.
+//! Each of the two imports the attributes of `ddss-twin` under the same names, and brings the client and what differs: a
+//! lock that is held, watches, lists and cursors. Values, options, plans and errors lie outside, and are compiled once.
 
-use super::{Client, LockGuard, VersionWatch, only_aio, only_blocking, twin};
+use super::{Client, HeldLock, VersionWatch, only_aio, only_blocking, twin};
 
 mod allocate;
-mod atomics;
 mod batches;
 mod break_lock;
 mod get_put;
@@ -22,15 +21,18 @@ mod tables;
 mod typed;
 mod vectored;
 mod watch;
+mod word;
 
 pub use batches::batch::Batch;
+pub use lock::LockGuard;
 pub use named::{Handle, Named};
 #[cfg(feature = "postcard")]
 pub use postcard_value::PostcardValue;
 pub use segment::Segment;
 pub use tables::map_handle::{ByteMap, SharedMap};
 pub use tables::map_watch::PrefixWatch;
-pub use tables::row_lock::RowGuard;
+pub use tables::row::Row;
 pub use tables::table::Table;
 pub use tables::typed_table::TypedTable;
 pub use typed::{Shared, SharedSlice};
+pub use word::Word;

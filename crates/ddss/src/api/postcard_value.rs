@@ -114,7 +114,7 @@ impl<T: Serialize + DeserializeOwned> PostcardValue<T> {
             let Versioned { mut value, stamp } = self.read(time).await?;
             change(&mut value);
             let encoded = encode(&value, self.segment.name(), self.segment.len())?;
-            let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
+            let conditions = self.segment.location().put_conditions(Some(stamp.version));
             match self.segment.put_by(time, 0, &encoded, conditions).await {
                 Err(error) if error.failure() == Some(Failure::VersionMismatch) => {}
                 ended => return ended.map(|stamp| Versioned { value, stamp }),

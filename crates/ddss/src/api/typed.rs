@@ -90,7 +90,7 @@ impl Segment {
             let mut value = T::new_zeroed();
             let stamp = self.get_by(time, offset, value.as_mut_bytes()).await?;
             change(&mut value);
-            let conditions = self.location().put_conditions(Some(stamp.version), None);
+            let conditions = self.location().put_conditions(Some(stamp.version));
             match self.put_by(time, offset, value.as_bytes(), conditions).await {
                 Err(error) if error.failure() == Some(Failure::VersionMismatch) => std::hint::spin_loop(),
                 ended => return ended.map(|stamp| Versioned { value, stamp }),

@@ -108,7 +108,7 @@ impl Segment {
     /// Writes several ranges as one version: every get sees all of them or none. Where ranges overlap, the later
     /// one wins.
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.put_many_with(parts, self.location().put_conditions(None, None)).await
+        self.put_many_with(parts, self.location().put_conditions(None)).await
     }
 
     pub(crate) async fn put_many_with(

@@ -1,8 +1,8 @@
 //! Blocking calls: the files of `api` without their `async` and `.await`, and what a thread needs beside them.
 
 mod cursor;
+mod held_lock;
 mod list;
-mod lock_guard;
 mod name_watch;
 mod version_watch;
 
@@ -14,7 +14,7 @@ use ddss_twin::{keep as only_blocking, skip as only_aio, strip as twin};
 
 pub use api::*;
 pub use cursor::{SegmentReader, SegmentWriter};
+pub(crate) use held_lock::HeldLock;
 pub use list::SegmentList;
-pub use lock_guard::LockGuard;
 pub use name_watch::NameWatch;
 pub use version_watch::VersionWatch;

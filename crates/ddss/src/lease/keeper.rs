@@ -182,7 +182,7 @@ fn run(attached: &Inner, mut time: Deadline, plans: &[CallPlan<'_>]) -> Result<V
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{ErrorKind, LockGuard, LockOptions, Spec};
+    use crate::{ErrorKind, LockGuard, LockOptions, Segment, Spec};
     use std::time::{Duration, Instant};
 
     /// Lease that a machine under load renews in time.
@@ -208,9 +208,10 @@ mod tests {
         let (mine, theirs) = (node.client(), node.client());
         let names: Vec<String> = (0..8).map(|number| format!("lock/{number}")).collect();
         let segments: Vec<_> = names.iter().map(|name| mine.segment(name).allocate(Spec::new(64)).unwrap()).collect();
-        let guards: Vec<LockGuard> = segments.iter().map(|segment| segment.lock_with(kept()).unwrap()).collect();
+        let guards: Vec<LockGuard<Segment>> =
+            segments.iter().map(|segment| segment.lock_with(kept()).unwrap()).collect();
         // Each renewal comes a third of the lease after the one before: the fourth is beyond the first lease.
-        wait_until(|| guards.iter().all(|guard| guard.lease.current().renewals() >= 4));
+        wait_until(|| guards.iter().all(|guard| guard.lock.lease.current().renewals() >= 4));
         for (guard, name) in guards.iter().zip(&names) {
             assert!(!guard.lease_left().is_zero());
             let other = theirs.segment(name).open().unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO));
@@ -224,7 +225,7 @@ mod tests {
         wait_until(|| !mine.keeper().is_running());
         // The next guard starts the thread again.
         let again = segments[0].lock_with(kept()).unwrap();
-        wait_until(|| again.lease.current().renewals() >= 1);
+        wait_until(|| again.lock.lease.current().renewals() >= 1);
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
         block_on(async {
             let segment = client.segment("task").allocate(Spec::new(64)).await.unwrap();
             let guard = segment.lock_with(kept()).await.unwrap();
-            wait_until(|| guard.lease.current().renewals() >= 4);
+            wait_until(|| guard.lock.lease.current().renewals() >= 4);
             guard.renew().await.unwrap();
             assert!(guard.lease_left() > Duration::ZERO && guard.lease_left() <= LEASE);
             guard.put(0, b"led").await.unwrap();

@@ -126,15 +126,15 @@ impl BatchCall {
             BatchCall::Get { offset, length } => location.plan_get(*offset, *length, None),
             BatchCall::GetMany { ranges, table } => location.plan_get_ranges(table, ranges),
             BatchCall::Put { offset, bytes, version } => {
-                location.plan_put(*offset, bytes, location.put_conditions(*version, None))
+                location.plan_put(*offset, bytes, location.put_conditions(*version))
             }
             BatchCall::PutMany { ranges, bytes, version } => {
-                let (list, conditions) = (ArenaRange::NOWHERE, location.put_conditions(*version, None));
+                let (list, conditions) = (ArenaRange::NOWHERE, location.put_conditions(*version));
                 let operation = Operation::PutMany { segment, list, ranges: *ranges, conditions };
                 location.plan("put", operation).sends(Outgoing::Bytes(bytes))
             }
             BatchCall::Atomic { action, offset, change } => {
-                let operation = Operation::Atomic { segment, offset: *offset, change: *change, token: None };
+                let operation = Operation::Atomic { segment, offset: *offset, change: *change, token: location.token };
                 location.plan(action, operation)
             }
         }

@@ -14,7 +14,7 @@ impl SegmentLocation {
         change: EntryChange,
         pieces: &'a [&'a [u8]],
     ) -> PlannedCall<'a, impl Decoder<EntryState>> {
-        let conditions = PutConditions { entry: Some(change), ..self.put_conditions(None, None) };
+        let conditions = PutConditions { entry: Some(change), ..self.put_conditions(None) };
         let (segment, from) = (self.id, Payload::Arena(ArenaRange::NOWHERE));
         let plan = self.plan(action, Operation::Put { segment, offset, from, conditions });
         plan.sends(Outgoing::Pieces(pieces)).returns(|completion, _| EntryState::of_word(first_word(completion)))

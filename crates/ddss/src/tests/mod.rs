@@ -1,6 +1,5 @@
 //! Tests of the calls, blocking and asynchronous. The files of `api` are compiled twice, and hold none.
 
-mod atomics;
 mod batch;
 mod break_lock;
 mod many_names;
@@ -15,3 +14,4 @@ mod transfers;
 mod typed;
 mod vectored;
 mod watch;
+mod word;

@@ -1,4 +1,4 @@
-//! Tests of `api/tables/row_lock.rs`.
+//! Tests of `api/tables/row.rs`.
 
 use crate::testing::{TestNode, block_on};
 use crate::*;
@@ -22,40 +22,40 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     let other = theirs.table("rows").open().unwrap();
     // Its calls wait in vain.
     let hasty = Table::new(other.segment().with_timeout(Duration::from_millis(30))).unwrap();
-    let put = table.put(3, 0, b"first").unwrap();
-    let held = table.lock_row(3).unwrap();
-    assert_eq!((held.row(), held.version()), (3, put.version));
-    assert_eq!(failure(hasty.put(3, 0, b"they")), ErrorKind::TimedOut);
-    assert_eq!(failure(hasty.fetch_add(3, 8, 1)), ErrorKind::TimedOut);
-    assert_eq!(failure(hasty.get(3)), ErrorKind::TimedOut);
-    assert_eq!(failure(hasty.lock_row(3)), ErrorKind::TimedOut);
-    assert_eq!(failure(other.lock_row_with(3, no_wait())), ErrorKind::Locked);
-    assert_eq!(failure(table.put(3, 0, b"past the guard")), ErrorKind::OwnLock);
+    let put = table.row(3).put(b"first").unwrap();
+    let held = table.row(3).lock().unwrap();
+    assert_eq!(held.version(), put.version);
+    assert_eq!(failure(hasty.row(3).put(b"they")), ErrorKind::TimedOut);
+    assert_eq!(failure(hasty.row(3).word(8).fetch_add(1)), ErrorKind::TimedOut);
+    assert_eq!(failure(hasty.row(3).get()), ErrorKind::TimedOut);
+    assert_eq!(failure(hasty.row(3).lock()), ErrorKind::TimedOut);
+    assert_eq!(failure(other.row(3).lock_with(no_wait())), ErrorKind::Locked);
+    assert_eq!(failure(table.row(3).put(b"past the guard")), ErrorKind::OwnLock);
     // Other rows.
-    other.put(4, 0, b"they").unwrap();
-    other.fetch_add(4, 8, 1).unwrap();
-    assert_eq!(&other.get(4).unwrap()[..4], b"they");
-    let next = other.lock_row(5).unwrap();
+    other.row(4).put(b"they").unwrap();
+    other.row(4).word(8).fetch_add(1).unwrap();
+    assert_eq!(&other.row(4).get().unwrap()[..4], b"they");
+    let next = other.row(5).lock().unwrap();
     assert!(next.token() > held.token());
     // Calls under the lock.
-    let put = held.put_if(held.version(), 0, b"mine").unwrap();
-    assert_eq!(failure(held.put_if(held.version(), 0, b"late")), ErrorKind::VersionMismatch);
+    let put = held.put_if(held.version(), b"mine").unwrap();
+    assert_eq!(failure(held.put_if(held.version(), b"late")), ErrorKind::VersionMismatch);
     assert_eq!((held.get().unwrap().stamp, &held.get().unwrap()[..4]), (put, &b"mine"[..]));
-    assert_eq!(held.fetch_add(8, 5).unwrap().before, 0);
-    assert_eq!(held.swap(8, 7).unwrap().before, 5);
-    assert_eq!(held.compare_swap(8, 7, 9).unwrap().before, 7);
-    assert_eq!((held.fetch_max(8, 12).unwrap().before, held.checked_sub(8, 2).unwrap().before), (9, 12));
+    assert_eq!(held.word(8).fetch_add(5).unwrap().before, 0);
+    assert_eq!(held.word(8).swap(7).unwrap().before, 5);
+    assert_eq!(held.word(8).compare_and_swap(7, 9).unwrap().before, 7);
+    assert_eq!((held.word(8).fetch_max(12).unwrap().before, held.word(8).checked_sub(2).unwrap().before), (9, 12));
     let mut word = [0; 8];
     held.get_into(8, &mut word).unwrap();
     assert_eq!(u64::from_le_bytes(word), 10);
-    assert_eq!(failure(held.put(9, &[0; 8])), ErrorKind::OutOfRange);
+    assert_eq!(failure(held.put_with(&[(9, &[0; 8])], PutOptions::new())), ErrorKind::OutOfRange);
     held.renew().unwrap();
     assert!(!held.lease_left().is_zero());
     held.unlock().unwrap();
-    other.put(3, 0, b"they").unwrap();
-    assert_eq!(failure(table.lock_row(8)), ErrorKind::OutOfRange);
+    other.row(3).put(b"they").unwrap();
+    assert_eq!(failure(table.row(8).lock()), ErrorKind::OutOfRange);
     drop(next);
-    while other.lock_row_with(5, no_wait()).is_err() {}
+    while other.row(5).lock_with(no_wait()).is_err() {}
 }
 
 #[test]
@@ -66,17 +66,17 @@ fn lost_row_lock_admits_no_put() {
     let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).unwrap();
     let other = theirs.table("rows").open().unwrap();
     let short = LockOptions::new().lease(Duration::from_millis(1));
-    let late = table.lock_row_with(1, short).unwrap();
-    let next = other.lock_row(1).unwrap();
-    assert_eq!(failure(late.put(0, b"late")), ErrorKind::LockLost);
+    let late = table.row(1).lock_with(short).unwrap();
+    let next = other.row(1).lock().unwrap();
+    assert_eq!(failure(late.put(b"late")), ErrorKind::LockLost);
     assert_eq!(failure(late.renew()), ErrorKind::LockLost);
     assert_eq!(failure(late.unlock()), ErrorKind::LockLost);
-    next.put(0, b"next").unwrap();
+    next.put(b"next").unwrap();
     // The owner of the table breaks the locks of all rows.
-    let second = table.lock_row(2).unwrap();
+    let second = table.row(2).lock().unwrap();
     assert_eq!(table.segment().break_lock().unwrap(), 2);
-    assert_eq!(failure(next.put(0, b"late")), ErrorKind::LockLost);
-    assert_eq!(failure(second.fetch_add(8, 1)), ErrorKind::LockLost);
+    assert_eq!(failure(next.put(b"late")), ErrorKind::LockLost);
+    assert_eq!(failure(second.word(8).fetch_add(1)), ErrorKind::LockLost);
 }
 
 #[test]
@@ -86,27 +86,27 @@ fn locks_of_rows_and_of_their_table_exclude_each_other() {
     let (mine, theirs) = (node.client(), node.client());
     let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).unwrap();
     let other = theirs.table("rows").open().unwrap();
-    let (first, second) = (table.lock_row(1).unwrap(), table.lock_row(2).unwrap());
+    let (first, second) = (table.row(1).lock().unwrap(), table.row(2).lock().unwrap());
     assert_eq!(failure(other.segment().lock_with(no_wait())), ErrorKind::Locked);
     std::thread::scope(|scope| {
         let whole = scope.spawn(|| other.segment().lock().unwrap());
         while table.segment().stat().unwrap().lock.waiting == 0 {
             std::thread::yield_now();
         }
-        assert_eq!(failure(table.lock_row_with(3, no_wait())), ErrorKind::Locked, "the table comes first");
-        first.put(0, b"goes on").unwrap();
+        assert_eq!(failure(table.row(3).lock_with(no_wait())), ErrorKind::Locked, "the table comes first");
+        first.put(b"goes on").unwrap();
         first.unlock().unwrap();
         second.unlock().unwrap();
         let whole = whole.join().unwrap();
-        assert_eq!(failure(table.lock_row_with(3, no_wait())), ErrorKind::Locked);
+        assert_eq!(failure(table.row(3).lock_with(no_wait())), ErrorKind::Locked);
         whole.put(16, b"whole").unwrap();
         whole.unlock().unwrap();
     });
-    assert_eq!(&table.lock_row(1).unwrap().get().unwrap()[..5], b"whole");
+    assert_eq!(&table.row(1).lock().unwrap().get().unwrap()[..5], b"whole");
     // Shared locks of a row admit each other.
-    let shared = [&table, &other].map(|table| table.lock_row_with(1, LockOptions::new().shared()).unwrap());
-    assert_eq!(failure(other.lock_row_with(1, no_wait())), ErrorKind::Locked);
-    assert_eq!(failure(shared[0].put(0, b"shared")), ErrorKind::SharedLock);
+    let shared = [&table, &other].map(|table| table.row(1).lock_with(LockOptions::new().shared()).unwrap());
+    assert_eq!(failure(other.row(1).lock_with(no_wait())), ErrorKind::Locked);
+    assert_eq!(failure(shared[0].put(b"shared")), ErrorKind::SharedLock);
 }
 
 #[test]
@@ -117,13 +117,13 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
     block_on(async {
         let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).await.unwrap();
         let other = theirs.table("rows").open().await.unwrap();
-        let held = table.lock_row(2).await.unwrap();
-        held.put(0, b"task").await.unwrap();
+        let held = table.row(2).lock().await.unwrap();
+        held.put(b"task").await.unwrap();
         assert_eq!(&held.get().await.unwrap()[..4], b"task");
-        assert_eq!(failure(other.lock_row_with(2, no_wait()).await), ErrorKind::Locked);
+        assert_eq!(failure(other.row(2).lock_with(no_wait()).await), ErrorKind::Locked);
         held.unlock().await.unwrap();
         let kept = LockOptions::new().keep_alive().lease(Duration::from_millis(300));
-        drop(other.lock_row_with(2, kept).await.unwrap());
-        while table.lock_row_with(2, no_wait()).await.is_err() {}
+        drop(other.row(2).lock_with(kept).await.unwrap());
+        while table.row(2).lock_with(no_wait()).await.is_err() {}
     });
 }

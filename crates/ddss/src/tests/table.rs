@@ -16,27 +16,28 @@ fn rows_have_versions_of_their_own_on_every_path() {
         let name = format!("table-{index}");
         let here = local.table(&name).allocate(Spec::new(50).row_len(100).model(model)).unwrap();
         let there = remote.table(&name).open().unwrap();
-        assert_eq!((there.rows(), there.row_bytes()), (50, 104));
-        let first = there.put(7, 0, &[7; 104]).unwrap();
-        let second = here.put(8, 3, &[8; 9]).unwrap();
+        assert_eq!((there.len(), there.row_len()), (50, 104));
+        let first = there.row(7).put(&[7; 104]).unwrap();
+        let second = here.row(8).put_with(&[(3, &[8; 9])], PutOptions::new()).unwrap();
         assert_eq!((first.version, second.version), (Version(1), Version(1)));
-        let again = there.put_if(7, first.version, 100, b"7777").unwrap();
+        let again = there.row(7).put_with(&[(100, b"7777")], PutOptions::new().if_version(first.version)).unwrap();
         assert_eq!(again.version, Version(2), "{model:?}");
-        let late = here.put_if(7, first.version, 0, b"late").unwrap_err();
+        let late = here.row(7).put_if(first.version, b"late").unwrap_err();
         assert_eq!((late.kind(), late.is_indeterminate()), (ErrorKind::VersionMismatch, false));
         assert_eq!(late.version(), Some(Version(2)), "{late}");
         for table in [&here, &there] {
-            let (seven, eight, nine) = (table.get(7).unwrap(), table.get(8).unwrap(), table.get(9).unwrap());
+            let (seven, eight, nine) =
+                (table.row(7).get().unwrap(), table.row(8).get().unwrap(), table.row(9).get().unwrap());
             assert_eq!((seven.stamp, eight.stamp, nine.version()), (again, second, Version(0)), "{model:?}");
             assert_eq!((&seven[..100], &seven[100..]), (&[7; 100][..], &b"7777"[..]));
             assert_eq!((&eight[..3], &eight[3..12], &eight[12..]), (&[0; 3][..], &[8; 9][..], &[0; 92][..]));
             assert!(nine.iter().all(|&byte| byte == 0));
             let mut part = [0; 6];
-            assert_eq!(table.get_into(7, 98, &mut part).unwrap(), again);
+            assert_eq!(table.row(7).get_into(98, &mut part).unwrap(), again);
             assert_eq!(&part, b"\x07\x077777");
         }
-        there.release().unwrap();
-        assert_eq!(here.get(7).unwrap_err().kind(), ErrorKind::NotFound, "{model:?}");
+        there.segment().release().unwrap();
+        assert_eq!(here.row(7).get().unwrap_err().kind(), ErrorKind::NotFound, "{model:?}");
     }
 }
 
@@ -47,10 +48,10 @@ fn calls_outside_of_one_row_are_refused() {
     let (client, local) = (node.client(), node.local_read_client());
     let table = client.table("table").allocate(Spec::new(4).row_len(16)).unwrap();
     let of = |error: Error| error.kind();
-    assert_eq!(of(table.get(4).unwrap_err()), ErrorKind::OutOfRange);
-    assert_eq!(of(table.put(0, 9, &[0; 8]).unwrap_err()), ErrorKind::OutOfRange);
-    assert_eq!(of(table.fetch_add(3, 16, 1).unwrap_err()), ErrorKind::OutOfRange);
-    assert_eq!(of(table.fetch_add(3, 4, 1).unwrap_err()), ErrorKind::BadArgument);
+    assert_eq!(of(table.row(4).get().unwrap_err()), ErrorKind::OutOfRange);
+    assert_eq!(of(table.row(0).put_with(&[(9, &[0; 8])], PutOptions::new()).unwrap_err()), ErrorKind::OutOfRange);
+    assert_eq!(of(table.row(3).word(16).fetch_add(1).unwrap_err()), ErrorKind::OutOfRange);
+    assert_eq!(of(table.row(3).word(4).fetch_add(1).unwrap_err()), ErrorKind::BadArgument);
     // The daemon checks as well, since clients may not.
     for raw in [client.segment("table").open().unwrap(), local.segment("table").open().unwrap()] {
         assert_eq!(of(raw.get(8..24).unwrap_err()), ErrorKind::OutOfRange);
@@ -59,14 +60,14 @@ fn calls_outside_of_one_row_are_refused() {
         assert_eq!(of(raw.put_many(&[(0, b"a"), (16, b"b")]).unwrap_err()), ErrorKind::OutOfRange);
         assert_eq!(of(raw.get_many(&[0..1, 16..17]).unwrap_err()), ErrorKind::OutOfRange);
         let of_a_table = raw.wait_newer_than(Version(0)).unwrap_err();
-        assert!(of_a_table.to_string().contains("Table::wait_newer_than"), "{of_a_table}");
+        assert!(of_a_table.to_string().contains("Row::wait_newer_than"), "{of_a_table}");
         assert_eq!(of(of_a_table), ErrorKind::WrongShape);
         // Several ranges of one row are one version.
         let put = raw.put_many(&[(16, b"ab"), (30, b"yz")]).unwrap();
         let values = raw.get_many(&[16..18, 30..32]).unwrap();
         assert_eq!((&values[0][..], &values[1][..], values[0].stamp), (&b"ab"[..], &b"yz"[..], put));
     }
-    assert!((0..4).filter(|&row| table.get(row).unwrap().version() > Version(0)).eq([1]));
+    assert!((0..4).filter(|&row| table.row(row).get().unwrap().version() > Version(0)).eq([1]));
     let plain = client.segment("plain").allocate(Spec::new(16)).unwrap();
     assert_eq!(of(Table::new(plain).unwrap_err()), ErrorKind::WrongShape);
     assert_eq!(of(client.table("other").allocate(Spec::new(8)).unwrap_err()), ErrorKind::BadArgument);
@@ -83,7 +84,7 @@ fn row_atomics_count_by_row_and_no_update_is_lost() {
             let table = TypedTable::<[u64; 3]>::open(&node.local_read_client(), "counters").unwrap();
             scope.spawn(move || {
                 for _ in 0..100 {
-                    table.table().fetch_add(3, 8, 2).unwrap();
+                    table.table().row(3).word(8).fetch_add(2).unwrap();
                     table.update(3, |[first, ..]| *first += 1).unwrap();
                     table.update(4, |[.., last]| *last += 1).unwrap();
                 }
@@ -93,13 +94,17 @@ fn row_atomics_count_by_row_and_no_update_is_lost() {
     let (three, four) = (table.get(3).unwrap(), table.get(4).unwrap());
     assert_eq!((three.value, three.stamp.version), ([400, 800, 0], Version(800)));
     assert_eq!((four.value, four.stamp.version), ([0, 0, 400], Version(400)));
-    let lost = table.table().compare_swap(4, 16, 1, 2).unwrap();
+    let lost = table.table().row(4).word(16).compare_and_swap(1, 2).unwrap();
     assert_eq!((lost.before, lost.stamp.version), (400, Version(400)));
-    assert_eq!(table.table().swap(4, 16, 9).unwrap().before, 400);
+    assert_eq!(table.table().row(4).word(16).swap(9).unwrap().before, 400);
     // A condition that does not hold leaves the row and its version as they are.
-    let raised = [table.table().fetch_max(4, 16, 12).unwrap(), table.table().fetch_max(4, 16, 11).unwrap()];
+    let raised =
+        [table.table().row(4).word(16).fetch_max(12).unwrap(), table.table().row(4).word(16).fetch_max(11).unwrap()];
     assert_eq!(raised.map(|raised| (raised.before, raised.stamp.version.0)), [(9, 402), (12, 402)]);
-    let taken = [table.table().checked_sub(4, 16, 10).unwrap(), table.table().checked_sub(4, 16, 10).unwrap()];
+    let taken = [
+        table.table().row(4).word(16).checked_sub(10).unwrap(),
+        table.table().row(4).word(16).checked_sub(10).unwrap(),
+    ];
     assert_eq!(taken.map(|taken| (taken.before, taken.stamp.version.0)), [(12, 403), (2, 403)]);
     assert_eq!(table.get(3).unwrap().stamp.version, Version(800));
 }
@@ -112,8 +117,8 @@ fn wait_for_a_row_ends_with_its_put_and_no_other() {
     let table = writer.table("watched").allocate(Spec::new(8).row_len(16)).unwrap();
     let there = watcher.table("watched").open().unwrap();
     let hasty = Table::new(there.segment().with_timeout(Duration::from_millis(30))).unwrap();
-    table.put(3, 0, b"first").unwrap();
-    assert_eq!(there.wait_newer_than(3, Version(0)).unwrap().version, Version(1), "it is there already");
+    table.row(3).put(b"first").unwrap();
+    assert_eq!(there.row(3).wait_newer_than(Version(0)).unwrap().version, Version(1), "it is there already");
     let (tasks, woken) = (aio::Segment::from(there.segment()), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
@@ -121,28 +126,28 @@ fn wait_for_a_row_ends_with_its_put_and_no_other() {
             let table = aio::Table::new(tasks).unwrap();
             block_on(async {
                 // One wait of each row but 3, and several of row 3.
-                let rows = [0, 1, 2, 3, 3, 3, 4].map(|row| table.wait_newer_than(row, Version(u64::from(row == 3))));
                 let mut stamps = Vec::new();
-                for wait in rows {
-                    stamps.push(wait.await.unwrap().version);
+                for row in [0, 1, 2, 3, 3, 3, 4] {
+                    let wait = table.row(row).wait_newer_than(Version(u64::from(row == 3))).await;
+                    stamps.push(wait.unwrap().version);
                 }
                 stamps
             })
         });
         woken.wait();
         for row in [5, 6, 7] {
-            table.put(row, 0, b"another").unwrap();
-            assert_eq!(hasty.wait_newer_than(4, Version(0)).unwrap_err().kind(), ErrorKind::TimedOut);
+            table.row(row).put(b"another").unwrap();
+            assert_eq!(hasty.row(4).wait_newer_than(Version(0)).unwrap_err().kind(), ErrorKind::TimedOut);
         }
         for row in [4, 3, 2, 1, 0] {
-            table.fetch_add(row, 8, 1).unwrap();
+            table.row(row).word(8).fetch_add(1).unwrap();
         }
         assert_eq!(waits.join().unwrap(), [1, 1, 1, 2, 2, 2, 1].map(Version));
     });
-    assert_eq!(there.wait_newer_than(8, Version(0)).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(there.row(8).wait_newer_than(Version(0)).unwrap_err().kind(), ErrorKind::OutOfRange);
     let late = table.clone();
-    let waits = std::thread::spawn(move || there.wait_newer_than(3, Version(99)));
-    late.release().unwrap();
+    let waits = std::thread::spawn(move || there.row(3).wait_newer_than(Version(99)));
+    late.segment().release().unwrap();
     assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::NotFound);
 }
 
@@ -154,12 +159,12 @@ fn lock_of_the_table_excludes_puts_of_its_rows() {
     let table = mine.table("locked").allocate(Spec::new(4).row_len(16)).unwrap();
     let other = theirs.table("locked").open().unwrap();
     let held = table.segment().lock().unwrap();
-    assert_eq!(other.put(1, 0, b"they").unwrap_err().kind(), ErrorKind::TimedOut);
-    assert_eq!(other.get(1).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(other.row(1).put(b"they").unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(other.row(1).get().unwrap_err().kind(), ErrorKind::TimedOut);
     held.put(16, b"mine").unwrap();
     held.unlock().unwrap();
-    assert_eq!(&other.get(1).unwrap()[..4], b"mine");
-    assert_eq!(other.put(1, 0, b"they").unwrap().version, Version(2));
+    assert_eq!(&other.row(1).get().unwrap()[..4], b"mine");
+    assert_eq!(other.row(1).put(b"they").unwrap().version, Version(2));
 }
 
 #[test]
@@ -172,13 +177,13 @@ fn readers_of_a_row_see_whole_values_beside_its_writer() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for turn in 0..5_000u32 {
-                there.put(1, 0, &[turn as u8; 192]).unwrap();
-                there.put(2, 0, &[!turn as u8; 192]).unwrap();
+                there.row(1).put(&[turn as u8; 192]).unwrap();
+                there.row(2).put(&[!turn as u8; 192]).unwrap();
             }
         });
         let (mut last, mut steps) = (Version(0), 0);
         while !writer.is_finished() {
-            let value = here.get(1).unwrap();
+            let value = here.row(1).get().unwrap();
             assert!(value.iter().all(|byte| *byte == value[0]), "two values in one");
             assert!(value.version() >= last, "time ran backwards");
             steps += u64::from(value.version() > last);
@@ -196,10 +201,10 @@ fn async_table_reads_rows_of_blocking_table() {
     let table = threads.table("table").allocate(Spec::new(10).row_len(32)).unwrap();
     block_on(async {
         let same = tasks.table("table").open().await.unwrap();
-        let put = same.put(3, 8, b"task").await.unwrap();
-        assert_eq!((table.get(3).unwrap().stamp, &table.get(3).unwrap()[8..12]), (put, &b"task"[..]));
-        assert_eq!(same.put_if(3, put.version, 0, b"x").await.unwrap().version, Version(2));
-        assert_eq!(same.fetch_add(4, 0, 5).await.unwrap().before, 0);
+        let put = same.row(3).put_with(&[(8, b"task")], PutOptions::new()).await.unwrap();
+        assert_eq!((table.row(3).get().unwrap().stamp, &table.row(3).get().unwrap()[8..12]), (put, &b"task"[..]));
+        assert_eq!(same.row(3).put_if(put.version, b"x").await.unwrap().version, Version(2));
+        assert_eq!(same.row(4).word(0).fetch_add(5).await.unwrap().before, 0);
         let typed = aio::TypedTable::<u64>::new(same).unwrap();
         assert_eq!(typed.update(4, |word| *word += 1).await.unwrap().value, 6);
         let own = aio::TypedTable::<u32>::allocate(&tasks, "own", 5).await.unwrap();

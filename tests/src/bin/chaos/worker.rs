@@ -63,7 +63,7 @@ pub(crate) fn open_all(client: &Client) -> Result<Vec<Place>, ddss::Error> {
     let until = Instant::now() + PATIENCE;
     let place = |index| {
         let segment = patiently(until, || client.segment(&name(index)).open())?;
-        let offset = Table::new(segment.clone()).map_or(0, |table| table.row_bytes());
+        let offset = Table::new(segment.clone()).map_or(0, |table| table.row_len());
         Ok(Place { segment, offset })
     };
     (0..VALUES + COUNTERS).map(place).collect()
@@ -155,9 +155,9 @@ impl Call<'_> {
                 bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
                 segment.put(offset, &bytes).map(|stamp| (stamp, value))
             }
-            Kind::Add => segment.fetch_add(offset, 1).map(|changed| (changed.stamp, changed.before)),
+            Kind::Add => segment.word(offset).fetch_add(1).map(|changed| (changed.stamp, changed.before)),
             Kind::Swap | Kind::Look => {
-                let swapped = segment.compare_swap(offset, value, value + 1);
+                let swapped = segment.word(offset).compare_and_swap(value, value + 1);
                 let ended = swapped.map(|changed| (changed.stamp, changed.before));
                 let found_another = ended.as_ref().is_ok_and(|&(_, before)| before != value);
                 return (if found_another { Kind::Look } else { Kind::Swap }, ended);

@@ -300,7 +300,7 @@ fn place_that_another_member_probes_is_free() {
     let _first = Membership::join(&client, NAME, &options).unwrap();
     // As a member does for a moment that finds the row of a dead one.
     let table = client.table(NAME).open().unwrap();
-    let probe = table.lock_row_with(4, LockOptions::new().lease(Duration::from_secs(10)).keep_alive()).unwrap();
+    let probe = table.row(4).lock_with(LockOptions::new().lease(Duration::from_secs(10)).keep_alive()).unwrap();
     let second = std::thread::scope(|scope| {
         let joining = scope.spawn(|| Membership::join(&client, NAME, &options));
         std::thread::sleep(Duration::from_millis(100));

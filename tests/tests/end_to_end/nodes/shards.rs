@@ -58,7 +58,7 @@ fn until_they_meet(client: &Client, home: u16) {
     for (shard, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
         assert_eq!(usize::from(Shard::index_of(&Name::new(name).unwrap(), 2)), shard);
         let begin = Instant::now();
-        while let Err(error) = client.segment(name).allocate(spec).and_then(Segment::release) {
+        while let Err(error) = client.segment(name).allocate(spec).and_then(|segment| segment.release()) {
             assert!(begin.elapsed() < PATIENCE, "the nodes do not find each other: {error}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -143,7 +143,10 @@ fn two_nodes_connect_shard_by_shard() {
         let held = theirs.lock().unwrap();
         assert_eq!(held.put(0, b"x").unwrap().version.0, 3);
         drop(held);
-        assert_eq!(segment.fetch_add(16, 1).unwrap().before, u64::from_le_bytes(bytes[16..24].try_into().unwrap()));
+        assert_eq!(
+            segment.word(16).fetch_add(1).unwrap().before,
+            u64::from_le_bytes(bytes[16..24].try_into().unwrap())
+        );
     }
     for client in [&one, &other] {
         let listed: BTreeSet<String> = client.list("").unwrap().map(|found| found.unwrap().name.to_string()).collect();

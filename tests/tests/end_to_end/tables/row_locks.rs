@@ -29,30 +29,30 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
 fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
     let [home, other] = Daemon::pair().unwrap();
     let table = client(&home, PATIENCE).table("rows").allocate(Spec::new(10).row_len(64)).unwrap();
-    table.put(3, 0, b"before").unwrap();
+    table.row(3).put(b"before").unwrap();
     for holder_at in [&home, &other] {
         open(holder_at, "rows", PATIENCE);
         let mut holder = ScriptedClient::start(CLIENT, holder_at.folder(), "auto").unwrap();
         assert!(holder.ask("open rows").unwrap().starts_with("ok"));
-        let version = table.get(3).unwrap().version();
+        let version = table.row(3).get().unwrap().version();
         assert_eq!(holder.ask("lock-row 3").unwrap(), format!("ok version {}", version.0));
         for daemon in [&home, &other] {
             let (rows, hasty) = (open(daemon, "rows", PATIENCE), open(daemon, "rows", HASTE));
-            assert_eq!(failure(rows.lock_row_with(3, LockOptions::new().timeout(Duration::ZERO))), ErrorKind::Locked);
-            assert_eq!(failure(hasty.get(3)), ErrorKind::TimedOut, "a strict get waits");
-            assert_eq!(failure(hasty.put(3, 0, b"they")), ErrorKind::TimedOut);
-            let put = rows.put(4, 0, b"free").unwrap();
-            assert_eq!(rows.get(4).unwrap().stamp, put);
-            let second = rows.lock_row(5).unwrap();
-            second.fetch_add(0, 1).unwrap();
+            assert_eq!(failure(rows.row(3).lock_with(LockOptions::new().timeout(Duration::ZERO))), ErrorKind::Locked);
+            assert_eq!(failure(hasty.row(3).get()), ErrorKind::TimedOut, "a strict get waits");
+            assert_eq!(failure(hasty.row(3).put(b"they")), ErrorKind::TimedOut);
+            let put = rows.row(4).put(b"free").unwrap();
+            assert_eq!(rows.row(4).get().unwrap().stamp, put);
+            let second = rows.row(5).lock().unwrap();
+            second.word(0).fetch_add(1).unwrap();
             assert_eq!(second.get().unwrap().version(), Version(second.version().0 + 1), "its own get does not wait");
             second.unlock().unwrap();
         }
         holder.kill().unwrap();
         for daemon in [&home, &other] {
             let rows = open(daemon, "rows", PATIENCE);
-            let next = rows.lock_row(3).unwrap();
-            let put = next.put_if(next.version(), 0, b"after").unwrap();
+            let next = rows.row(3).lock().unwrap();
+            let put = next.put_if(next.version(), b"after").unwrap();
             assert_eq!((next.get().unwrap().stamp, &next.get().unwrap()[..5]), (put, &b"after"[..]));
         }
     }
@@ -66,18 +66,18 @@ fn row_lock_is_lost_with_its_lease_on_every_node() {
     for (late_at, next_at) in [(&home, &other), (&other, &home)] {
         let (late, next) = (open(late_at, "rows", PATIENCE), open(next_at, "rows", PATIENCE));
         let short = LockOptions::new().lease(Duration::from_millis(20));
-        let (lost, long) = (late.lock_row_with(1, short).unwrap(), late.lock_row(2).unwrap());
-        let won = next.lock_row(1).unwrap();
+        let (lost, long) = (late.row(1).lock_with(short).unwrap(), late.row(2).lock().unwrap());
+        let won = next.row(1).lock().unwrap();
         assert!(won.token() > lost.token(), "tokens grow");
-        let put = won.put(0, b"won").unwrap();
-        assert_eq!(failure(lost.put(0, b"late")), ErrorKind::LockLost);
-        assert_eq!(failure(lost.fetch_add(8, 1)), ErrorKind::LockLost);
+        let put = won.put(b"won").unwrap();
+        assert_eq!(failure(lost.put(b"late")), ErrorKind::LockLost);
+        assert_eq!(failure(lost.word(8).fetch_add(1)), ErrorKind::LockLost);
         assert_eq!(failure(lost.renew()), ErrorKind::LockLost);
         assert_eq!(failure(lost.unlock()), ErrorKind::LockLost);
         assert_eq!(won.get().unwrap().stamp, put);
         // The lock of another row by the same client is still in force.
-        long.put(0, b"mine").unwrap();
-        assert_eq!(failure(late.put(2, 0, b"past the guard")), ErrorKind::OwnLock);
+        long.put(b"mine").unwrap();
+        assert_eq!(failure(late.row(2).put(b"past the guard")), ErrorKind::OwnLock);
         let whole = next.segment().with_timeout(HASTE);
         assert_eq!(failure(whole.lock()), ErrorKind::TimedOut, "rows are locked");
         won.unlock().unwrap();
@@ -97,16 +97,16 @@ fn row_locks_of_two_nodes_lose_no_update() {
             let rows = open(if worker % 2 == 0 { &home } else { &other }, "rows", PATIENCE);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    let held = rows.lock_row((worker + round) % 3).unwrap();
+                    let held = rows.row((worker + round) % 3).lock().unwrap();
                     let mut word = [0; 8];
                     held.get_into(0, &mut word).unwrap();
-                    held.put(0, &(u64::from_le_bytes(word) + 1).to_le_bytes()).unwrap();
+                    held.put(&(u64::from_le_bytes(word) + 1).to_le_bytes()).unwrap();
                     held.unlock().unwrap();
                 }
             });
         }
     });
-    let values = (0..3).map(|row| table.get(row).unwrap());
+    let values = (0..3).map(|row| table.row(row).get().unwrap());
     let sum: u64 = values.map(|value| u64::from_le_bytes(value[..8].try_into().unwrap())).sum();
     assert_eq!(sum, 4 * ROUNDS);
 }

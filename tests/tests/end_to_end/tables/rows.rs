@@ -31,17 +31,17 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
                 let seed = round * 10 + row;
                 let writer = if (round + row) % 2 == 0 { &here } else { &there };
                 let bytes = pattern(seed, length);
-                let put = writer.put_if(row, Version(round - 1), 0, &bytes).unwrap();
+                let put = writer.row(row).put_if(Version(round - 1), &bytes).unwrap();
                 assert_eq!(put.version, Version(round));
                 for reader in [&here, &there, &served] {
-                    let value = reader.get(row).unwrap();
+                    let value = reader.row(row).get().unwrap();
                     assert_eq!((value.stamp, &value[..]), (put, &bytes[..]), "{row_bytes}");
-                    let late = reader.put_if(row, Version(round - 1), 0, &[0; 8]).unwrap_err();
+                    let late = reader.row(row).put_if(Version(round - 1), &[0; 8]).unwrap_err();
                     assert_eq!(late.kind(), ErrorKind::VersionMismatch);
                 }
             }
         }
-        assert_eq!(there.fetch_add(4, 0, 0).unwrap().stamp.version, Version(4));
+        assert_eq!(there.row(4).word(0).fetch_add(0).unwrap().stamp.version, Version(4));
         let crossing = there.segment().get(u64::from(row_bytes) - 1..u64::from(row_bytes) + 1).unwrap_err();
         assert_eq!(crossing.kind(), ErrorKind::OutOfRange);
         // New permissions move a table.
@@ -49,10 +49,10 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
             .set_permissions(Permissions { mode: Mode(0o644), ..here.segment().stat().unwrap().permissions })
             .unwrap();
         for reader in [&here, &there, &served] {
-            assert_eq!(reader.get(3).unwrap()[..], pattern(33, length)[..]);
+            assert_eq!(reader.row(3).get().unwrap()[..], pattern(33, length)[..]);
         }
-        there.release().unwrap();
-        assert_eq!(here.get(0).unwrap_err().kind(), ErrorKind::NotFound);
+        there.segment().release().unwrap();
+        assert_eq!(here.row(0).get().unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
 
@@ -62,7 +62,7 @@ fn row_put_is_atomic_when_writer_is_killed() {
     let [home, other] = Daemon::pair().unwrap();
     let row_bytes = 100_000;
     let table = client(&home, true).table("torn").allocate(Spec::new(2).row_len(row_bytes)).unwrap();
-    table.put(1, 0, &pattern(5, row_bytes as usize)).unwrap();
+    table.row(1).put(&pattern(5, row_bytes as usize)).unwrap();
     let far_client = client(&other, true);
     let far = retry(|| far_client.table("torn").open());
     for daemon in [&home, &other] {
@@ -70,17 +70,17 @@ fn row_put_is_atomic_when_writer_is_killed() {
         assert!(writer.ask("open torn").unwrap().starts_with("ok"));
         // The scripted client puts offset 0 on: row 0.
         assert_eq!(writer.ask(&format!("put-for-ever {row_bytes}")).unwrap(), "ok writing");
-        let before = table.get(0).unwrap().version();
-        while table.get(0).unwrap().version().0 < before.0 + 20 {}
+        let before = table.row(0).get().unwrap().version();
+        while table.row(0).get().unwrap().version().0 < before.0 + 20 {}
         writer.kill().unwrap();
         for reader in [&table, &far] {
-            let value = reader.get(0).unwrap();
+            let value = reader.row(0).get().unwrap();
             // It writes two patterns in turn.
             assert!([0, 1].into_iter().any(|seed| value[..] == pattern(seed, row_bytes as usize)[..]), "a torn row");
-            assert_eq!(reader.get(1).unwrap()[..], pattern(5, row_bytes as usize)[..]);
+            assert_eq!(reader.row(1).get().unwrap()[..], pattern(5, row_bytes as usize)[..]);
         }
-        let version = table.get(0).unwrap().version();
-        assert_eq!(far.put_if(0, version, 0, b"next").unwrap().version.0, version.0 + 1);
+        let version = table.row(0).get().unwrap().version();
+        assert_eq!(far.row(0).put_if(version, b"next").unwrap().version.0, version.0 + 1);
     }
 }
 
@@ -92,7 +92,7 @@ fn row_put_is_atomic_when_daemon_is_killed() {
         let mut daemon = Daemon::start(1).unwrap();
         let spec = Spec::new(3).row_len(ROW_BYTES as u32).storage(storage);
         let table = client(&daemon, true).table("rows").allocate(spec).unwrap();
-        table.put(0, 0, &pattern(1, ROW_BYTES)).unwrap();
+        table.row(0).put(&pattern(1, ROW_BYTES)).unwrap();
         let mut last = 0;
         for round in 0..4 {
             // The last put waits this long for the dead daemon.
@@ -103,7 +103,7 @@ fn row_put_is_atomic_when_daemon_is_killed() {
             let began = last;
             let put = std::thread::spawn(move || {
                 let mut last = began;
-                while rows.put(1, 0, &pattern(last + 1, ROW_BYTES)).is_ok() {
+                while rows.row(1).put(&pattern(last + 1, ROW_BYTES)).is_ok() {
                     last += 1;
                 }
                 last
@@ -112,16 +112,16 @@ fn row_put_is_atomic_when_daemon_is_killed() {
             daemon.kill().unwrap();
             let acknowledged = put.join().unwrap();
             daemon.restart().unwrap();
-            let value = table.get(1).unwrap();
+            let value = table.row(1).get().unwrap();
             // The version counts the puts, so it names the put whose bytes the row must hold.
             assert!([acknowledged, acknowledged + 1].contains(&value.version().0), "{storage:?}: a put was lost");
             last = value.version().0;
             assert!(last == 0 || value[..] == pattern(last, ROW_BYTES)[..], "{storage:?}: a mix of two puts");
-            assert_eq!(table.get(0).unwrap()[..], pattern(1, ROW_BYTES)[..]);
-            assert_eq!(table.get(2).unwrap().version(), Version(0));
+            assert_eq!(table.row(0).get().unwrap()[..], pattern(1, ROW_BYTES)[..]);
+            assert_eq!(table.row(2).get().unwrap().version(), Version(0));
         }
         assert!(last > 0, "nothing was put");
-        let put = table.put_if(1, Version(last), 0, b"after").unwrap();
+        let put = table.row(1).put_if(Version(last), b"after").unwrap();
         assert_eq!(put.version.0, last + 1);
     }
 }
@@ -146,7 +146,7 @@ fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     let table = client(&home, true).table("damaged").allocate(Spec::new(3).row_len(64)).unwrap();
     let marker: Vec<u8> = pattern(77, 64);
     for (row, bytes) in [(0, &[1; 64][..]), (1, &marker), (2, &[2; 64])] {
-        table.put(row, 0, bytes).unwrap();
+        table.row(row).put(bytes).unwrap();
     }
     let far_client = client(&other, true);
     let far = retry(|| far_client.table("damaged").open());
@@ -161,18 +161,23 @@ fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     home.restart().unwrap();
     let served = client(&home, false).table("damaged").open().unwrap();
     for reader in [&table, &far, &served] {
-        retry(|| reader.get(0));
-        for error in
-            [reader.get(1).unwrap_err(), reader.put(1, 0, b"x").unwrap_err(), reader.fetch_add(1, 0, 1).unwrap_err()]
-        {
+        retry(|| reader.row(0).get());
+        for error in [
+            reader.row(1).get().unwrap_err(),
+            reader.row(1).put(b"x").unwrap_err(),
+            reader.row(1).word(0).fetch_add(1).unwrap_err(),
+        ] {
             assert_eq!(
                 (error.kind(), error.is_indeterminate(), error.is_retryable()),
                 (ErrorKind::Damaged, false, false)
             );
         }
-        assert_eq!((&reader.get(0).unwrap()[..], &reader.get(2).unwrap()[..]), (&[1; 64][..], &[2; 64][..]));
-        reader.put(2, 0, &[2; 64]).unwrap();
+        assert_eq!(
+            (&reader.row(0).get().unwrap()[..], &reader.row(2).get().unwrap()[..]),
+            (&[1; 64][..], &[2; 64][..])
+        );
+        reader.row(2).put(&[2; 64]).unwrap();
     }
     // The table can still be released.
-    far.release().unwrap();
+    far.segment().release().unwrap();
 }

@@ -101,7 +101,7 @@ fn release(client: &Client, space: &str) {
         let Ok(found) = client.list(&name).and_then(Iterator::collect::<Result<Vec<SegmentInfo>, _>>) else { return };
         let Some(found) = found.iter().find(|found| name_of(found) == space) else { return };
         if found.lock.holders == 0 {
-            let _ = client.segment(&name).open().and_then(ddss::Segment::release);
+            let _ = client.segment(&name).open().and_then(|segment| segment.release());
             return;
         }
         std::thread::sleep(LOOK_EVERY);

@@ -96,19 +96,19 @@ impl Batch {
         self.add(segment, call)
     }
 
-    /// Adds an addition to a word: [`Segment::fetch_add`].
+    /// Adds an addition to a word: [`Word::fetch_add`](crate::Word::fetch_add).
     pub fn fetch_add(&mut self, segment: &Segment, offset: u64, add: u64) -> Result<&mut Self, Error> {
         let call = BatchCall::atomic(segment.location(), "add to", offset, AtomicOp::Add(add))?;
         self.add(segment, call)
     }
 
-    /// Adds a replacement of a word: [`Segment::swap`].
+    /// Adds a replacement of a word: [`Word::swap`](crate::Word::swap).
     pub fn swap(&mut self, segment: &Segment, offset: u64, new: u64) -> Result<&mut Self, Error> {
         let call = BatchCall::atomic(segment.location(), "swap a word of", offset, AtomicOp::Swap(new))?;
         self.add(segment, call)
     }
 
-    /// Adds a conditional replacement of a word: [`Segment::compare_swap`].
+    /// Adds a conditional replacement of a word: [`Word::compare_and_swap`](crate::Word::compare_and_swap).
     pub fn compare_swap(
         &mut self,
         segment: &Segment,
@@ -121,13 +121,13 @@ impl Batch {
         self.add(segment, call)
     }
 
-    /// Adds the raising of a word: [`Segment::fetch_max`].
+    /// Adds the raising of a word: [`Word::fetch_max`](crate::Word::fetch_max).
     pub fn fetch_max(&mut self, segment: &Segment, offset: u64, value: u64) -> Result<&mut Self, Error> {
         let call = BatchCall::atomic(segment.location(), "raise a word of", offset, AtomicOp::Max(value))?;
         self.add(segment, call)
     }
 
-    /// Adds a subtraction from a word: [`Segment::checked_sub`].
+    /// Adds a subtraction from a word: [`Word::checked_sub`](crate::Word::checked_sub).
     pub fn checked_sub(&mut self, segment: &Segment, offset: u64, sub: u64) -> Result<&mut Self, Error> {
         let call = BatchCall::atomic(segment.location(), "subtract from", offset, AtomicOp::CheckedSub(sub))?;
         self.add(segment, call)

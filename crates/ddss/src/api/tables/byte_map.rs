@@ -38,9 +38,9 @@ impl ByteMap {
 impl Table {
     /// Views the table as a map of that layout, or of any. The first view with a layout writes the description.
     pub(crate) async fn into_map(self, wanted: Option<BucketLayout>) -> Result<ByteMap, Error> {
-        let (segment, row_bytes) = (self.segment(), self.row_bytes());
+        let (segment, row_bytes) = (self.segment(), self.row_len());
         let is_fitting = wanted.is_none_or(|layout| layout.row_bytes() as u64 == row_bytes);
-        if !is_fitting || row_bytes < HEADER_BYTES as u64 || self.rows() < 3 {
+        if !is_fitting || row_bytes < HEADER_BYTES as u64 || self.len() < 3 {
             return ByteMap::of_header(self, [0; 6], wanted);
         }
         let time = segment.time().started();
@@ -52,7 +52,7 @@ impl Table {
             let Some(layout) = wanted.filter(|_| stamp.version == Version(0)) else {
                 return ByteMap::of_header(self, header, wanted);
             };
-            let conditions = segment.location().put_conditions(Some(Version(0)), None);
+            let conditions = segment.location().put_conditions(Some(Version(0)));
             let header = ByteMap::new_header(layout);
             attempt(segment.put_by(time, 0, header.as_bytes(), conditions).await)?;
         }
@@ -242,6 +242,6 @@ impl ByteMap {
 
     /// Frees the map in the whole cluster: [`Segment::release`](crate::Segment::release).
     pub async fn release(self) -> Result<(), Error> {
-        self.table.release().await
+        self.table.segment().release().await
     }
 }

@@ -115,7 +115,7 @@ impl ByteMap {
         let parts: Vec<(u64, &[u8])> = parts.iter().map(|&(at, bytes)| (self.place(bucket, at), bytes)).collect();
         attempt(match parts[..] {
             [(at, bytes)] => segment.put_if(version, at, bytes).await,
-            _ => segment.put_many_with(&parts, segment.location().put_conditions(Some(version), None)).await,
+            _ => segment.put_many_with(&parts, segment.location().put_conditions(Some(version))).await,
         })
     }
 

@@ -167,7 +167,7 @@ impl ByteMap {
 
     /// Returns the number of buckets, for [`bucket_entries`](Self::bucket_entries).
     pub fn buckets(&self) -> u64 {
-        self.table.rows() - 1
+        self.table.len() - 1
     }
 
     /// Returns the table behind the map, for its segment.
@@ -206,7 +206,7 @@ impl ByteMap {
 
     #[inline]
     pub(crate) fn place(&self, bucket: u64, at: usize) -> u64 {
-        (bucket + 1) * self.table.row_bytes() + at as u64
+        (bucket + 1) * self.table.row_len() + at as u64
     }
 
     pub(crate) fn new_header(layout: BucketLayout) -> [u64; 6] {
@@ -221,11 +221,11 @@ impl ByteMap {
         let sizes = usize::try_from(key_bytes).ok().zip(usize::try_from(value_bytes).ok());
         let found = sizes.filter(|_| magic == MAGIC).and_then(|(key, value)| BucketLayout::new(key, value));
         let is_whole = |layout: &BucketLayout| {
-            layout.slots as u64 == slots && layout.row_bytes() as u64 == table.row_bytes() && table.rows() >= 3
+            layout.slots as u64 == slots && layout.row_bytes() as u64 == table.row_len() && table.len() >= 3
         };
         let is_wanted = |layout: &BucketLayout| wanted.is_none_or(|wanted| wanted == *layout);
         if let Some(layout) = found.filter(is_whole).filter(is_wanted) {
-            let link_offsets = BucketLayout::link_offsets(table.rows() - 1).into();
+            let link_offsets = BucketLayout::link_offsets(table.len() - 1).into();
             return Ok(Self { table, layout, seed: [header[4], header[5]], link_offsets });
         }
         let sizes = |key, value| format!("a map of {key} byte keys and {value} byte values");

@@ -67,18 +67,18 @@ impl<T: FromBytes + IntoBytes + Immutable> TypedTable<T> {
     /// Reads the value of a row.
     pub async fn get(&self, row: u64) -> Result<Versioned<T>, Error> {
         let mut value = T::new_zeroed();
-        let stamp = self.table.get_into(row, 0, value.as_mut_bytes()).await?;
+        let stamp = self.table.row(row).get_into(0, value.as_mut_bytes()).await?;
         Ok(Versioned { value, stamp })
     }
 
     /// Writes the value of a row.
     pub async fn put(&self, row: u64, value: &T) -> Result<Stamp, Error> {
-        self.table.put(row, 0, value.as_bytes()).await
+        self.table.row(row).put(value.as_bytes()).await
     }
 
-    /// Writes the value of a row if the row still has that version: [`Table::put_if`].
+    /// Writes the value of a row if the row still has that version: [`Row::put_if`](crate::Row::put_if).
     pub async fn put_if(&self, row: u64, version: Version, value: &T) -> Result<Stamp, Error> {
-        self.table.put_if(row, version, 0, value.as_bytes()).await
+        self.table.row(row).put_if(version, value.as_bytes()).await
     }
 
     /// Reads, changes and writes the value of a row, and retries until no other writer of that row interfered.

@@ -284,7 +284,7 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), ErrorKind::WrongShape);
     let layout = BucketLayout::new(8, 64).unwrap();
     let table = client.table("table").allocate(Spec::new(10).row_len(layout.row_bytes() as u32)).unwrap();
-    table.put(0, 0, b"something else").unwrap();
+    table.row(0).put(b"something else").unwrap();
     assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), ErrorKind::WrongShape);
     let too_large = SharedMap::<u64, [u8; 65_537]>::allocate(&client, "large", 1).unwrap_err();
     assert_eq!(of(too_large), ErrorKind::BadArgument);

@@ -1,4 +1,4 @@
-//! The guard of a lock that a thread holds, and its release.
+//! A lock that a thread holds, and its release.
 
 use super::Segment;
 use crate::call::channels::Call;
@@ -11,20 +11,9 @@ use crate::value::Stamp;
 use ddss_core::{LockToken, Operation};
 use std::time::{Duration, Instant};
 
-/// A segment's lock. Dropping the guard releases it, as does the death of its process or node.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let account = client.segment("account").allocate(64)?;
-/// let held = account.lock()?;
-/// let balance = held.get(0..8)?;
-/// held.put(0, &balance)?;
-/// held.unlock()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct LockGuard {
+/// A lock that is held. Dropping it releases the lock.
+pub(crate) struct HeldLock {
+    /// Its calls are made under the lock.
     pub(crate) segment: Segment,
     pub(crate) token: LockToken,
     pub(crate) stamp: Stamp,
@@ -38,14 +27,14 @@ impl Segment {
         time: Deadline,
         (lease, asked): (Duration, Instant),
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
-    ) -> Result<LockGuard, Error> {
+    ) -> Result<HeldLock, Error> {
         let (token, stamp) = self.client().run_wait(time, call)?;
         let lease = HeldLease::granted(lease, asked);
-        Ok(LockGuard { segment: self.clone(), token, stamp, lease, open: true })
+        Ok(HeldLock { segment: self.under(token), token, stamp, lease, open: true })
     }
 }
 
-impl LockGuard {
+impl HeldLock {
     pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
         self.lease.keep(self.segment.client(), self.segment.location(), self.token, asked)
     }
@@ -72,7 +61,7 @@ impl LockGuard {
     }
 }
 
-impl Drop for LockGuard {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         if self.open {
             // Drop cannot report an error; the lease ends the lock in any case.

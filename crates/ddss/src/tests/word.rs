@@ -1,4 +1,4 @@
-//! Tests of `api/atomics.rs`.
+//! Tests of `api/word.rs`.
 
 use crate::testing::TestNode;
 use crate::*;
@@ -11,21 +11,21 @@ fn atomics_are_atomic_and_increment_version() {
     let node = TestNode::start();
     let client = node.client();
     let words = client.segment("words").allocate(Spec::new(32)).unwrap();
-    assert_eq!(words.fetch_add(8, 5).unwrap().before, 0);
-    assert_eq!(words.swap(8, 9).unwrap().before, 5);
-    let lost = words.compare_swap(8, 1, 2).unwrap();
+    assert_eq!(words.word(8).fetch_add(5).unwrap().before, 0);
+    assert_eq!(words.word(8).swap(9).unwrap().before, 5);
+    let lost = words.word(8).compare_and_swap(1, 2).unwrap();
     assert_eq!((lost.before, lost.stamp.version.0), (9, 2));
-    let won = words.compare_swap(8, 9, u64::MAX).unwrap();
+    let won = words.word(8).compare_and_swap(9, u64::MAX).unwrap();
     assert_eq!((won.before, won.stamp.version.0), (9, 3));
-    assert_eq!(words.fetch_add(8, 2).unwrap().before, u64::MAX);
+    assert_eq!(words.word(8).fetch_add(2).unwrap().before, u64::MAX);
     assert_eq!(&words.get(8..16).unwrap()[..], &1u64.to_le_bytes());
-    assert_eq!(words.fetch_add(4, 1).unwrap_err().kind(), ErrorKind::BadArgument);
-    assert_eq!(words.fetch_add(32, 1).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(words.word(4).fetch_add(1).unwrap_err().kind(), ErrorKind::BadArgument);
+    assert_eq!(words.word(32).fetch_add(1).unwrap_err().kind(), ErrorKind::OutOfRange);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..250 {
-                    words.fetch_add(0, 1).unwrap();
+                    words.word(0).fetch_add(1).unwrap();
                 }
             });
         }
@@ -117,7 +117,7 @@ fn lock_excludes_expires_with_lease_and_fences_late_puts() {
     });
     let both = [0, 1].map(|_| segment.lock_with(LockOptions::new().shared()).unwrap());
     assert_ne!(both[0].token(), both[1].token());
-    for refused in [both[0].put(0, b"no").map(drop), both[1].fetch_add(0, 1).map(drop)] {
+    for refused in [both[0].put(0, b"no").map(drop), both[1].word(0).fetch_add(1).map(drop)] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::SharedLock);
     }
     let [shared, _] = both;

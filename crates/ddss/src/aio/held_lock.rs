@@ -1,4 +1,4 @@
-//! The guard of a lock that a task holds, and its release.
+//! A lock that a task holds, and its release.
 
 use super::Segment;
 use crate::async_client::reactor::Reactor;
@@ -11,28 +11,9 @@ use ddss_core::{Failure, LockToken, Operation};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A segment's lock: [`LockGuard`](crate::LockGuard) for tasks.
-///
-/// Dropping the guard releases the lock, as does the death of its process or node. A dropped future of
-/// [`Segment::lock`] returns a lock that is still granted to it. A dropped future of [`unlock`](Self::unlock)
-/// releases the lock as well.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let account = client.aio()?.segment("account").allocate(64).await?;
-/// let held = account.lock().await?;
-/// let balance = held.get(0..8).await?;
-/// let put = held.put_if(held.version(), 0, &balance).await?;
-/// let parts: [(u64, &[u8]); 2] = [(0, b"FIRST"), (8, b"and more")];
-/// held.put_with(&parts, ddss::PutOptions::new().if_version(put.version)).await?;
-/// held.unlock().await?;
-/// # Ok::<(), ddss::Error>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct LockGuard {
+/// A lock that is held. Dropping it releases the lock.
+pub(crate) struct HeldLock {
+    /// Its calls are made under the lock.
     pub(crate) segment: Segment,
     pub(crate) token: LockToken,
     pub(crate) stamp: Stamp,
@@ -42,29 +23,20 @@ pub struct LockGuard {
     open: bool,
 }
 
-impl std::fmt::Debug for LockGuard {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("aio::LockGuard")
-            .field("segment", &self.segment)
-            .field("token", &self.token)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Segment {
     pub(crate) async fn take_lock(
         &self,
         time: Deadline,
         (lease, asked): (Duration, Instant),
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
-    ) -> Result<LockGuard, Error> {
+    ) -> Result<HeldLock, Error> {
         let ((token, stamp), reactor) = self.client().run_gathered(time, call, None).await?;
         let lease = HeldLease::granted(lease, asked);
-        Ok(LockGuard { segment: self.clone(), token, stamp, lease, reactor, open: true })
+        Ok(HeldLock { segment: self.under(token), token, stamp, lease, reactor, open: true })
     }
 }
 
-impl LockGuard {
+impl HeldLock {
     /// Has the client's keeper renew the lease. Its thread makes blocking calls, so that a runtime that is busy loses no
     /// lock.
     pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
@@ -90,7 +62,7 @@ impl LockGuard {
     }
 }
 
-impl Drop for LockGuard {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         if self.open {
             // Drop cannot report an error; the lease ends the lock in any case.
@@ -116,7 +88,7 @@ mod tests {
         let held = block_on(segment.lock()).unwrap();
         block_on(held.put(0, b"mine")).unwrap();
         block_on(held.put_many(&[(8, b"a"), (20, b"b")])).unwrap();
-        assert_eq!(block_on(held.fetch_add(32, 5)).unwrap().before, 0);
+        assert_eq!(block_on(held.word(32).fetch_add(5)).unwrap().before, 0);
         assert_eq!(block_on(held.get(0..4)).unwrap()[..], *b"mine");
         assert_eq!(free().unwrap_err().kind(), ErrorKind::Locked);
         block_on(held.unlock()).unwrap();

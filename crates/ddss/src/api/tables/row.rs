@@ -1,0 +1,157 @@
+//! One row of a table, and its lock.
+
+use super::super::lock::{LockGuard, if_free};
+use super::super::word::Word;
+use super::table::Table;
+use super::twin;
+use crate::error::Error;
+use crate::options::{LockOptions, PutOptions};
+use crate::value::{Stamp, Value};
+use ddss_core::Version;
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// A row of a table: [`Table::row`]. It has a version, a lock and waits of its own.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{PutOptions, Spec};
+///
+/// let accounts = client.table("accounts").allocate(Spec::new(1000).row_len(32))?;
+/// let account = accounts.row(7);
+/// let put = account.put(b"alice")?;
+/// account.put_with(&[(24, b"seen")], PutOptions::new().if_version(put.version))?;
+/// account.word(16).fetch_add(1)?;
+/// assert_eq!(account.get()?.version().0, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[twin]
+#[derive(Clone, Debug)]
+#[must_use = "a row does nothing until one of its calls is made"]
+pub struct Row<'t> {
+    table: Cow<'t, Table>,
+    row: u64,
+}
+
+#[twin]
+impl Table {
+    /// Names a row; sends nothing. Calls of a row that the table does not have fail with
+    /// [`ErrorKind::OutOfRange`](crate::ErrorKind::OutOfRange).
+    #[inline]
+    pub fn row(&self, row: u64) -> Row<'_> {
+        Row { table: Cow::Borrowed(self), row }
+    }
+}
+
+#[twin]
+impl Row<'_> {
+    #[inline]
+    fn at(&self, action: &'static str, offset: u64, bytes: usize) -> Result<u64, Error> {
+        self.table.at(action, self.row, offset, bytes)
+    }
+
+    /// Reads the whole row.
+    pub async fn get(&self) -> Result<Value, Error> {
+        let place = self.at("get", 0, 0)?;
+        let mut bytes = vec![0; usize::try_from(self.table.row_len()).unwrap_or(usize::MAX)];
+        let stamp = self.table.segment().get_into(place, &mut bytes).await?;
+        Ok(Value::new(bytes, stamp))
+    }
+
+    /// Reads `into.len()` bytes from `offset` in the row on. All are of the version that is returned.
+    #[inline]
+    pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        let place = self.at("get", offset, into.len())?;
+        self.table.segment().get_into(place, into).await
+    }
+
+    /// Writes the row. Fewer bytes than it has write its beginning.
+    pub async fn put(&self, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.table.segment().put(self.at("put", 0, bytes.len())?, bytes).await
+    }
+
+    /// Writes the row if it still has that version. Otherwise the put does nothing and fails with
+    /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch). Puts of other rows do not matter.
+    pub async fn put_if(&self, version: Version, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.table.segment().put_if(version, self.at("put", 0, bytes.len())?, bytes).await
+    }
+
+    /// Writes parts of the row, each at an offset in it, as one version and with these options.
+    pub async fn put_with(&self, parts: &[(u64, &[u8])], options: PutOptions<'_>) -> Result<Stamp, Error> {
+        let segment = self.table.segment();
+        if let &[(offset, bytes)] = parts {
+            return segment.put_with(&[(self.at("put", offset, bytes.len())?, bytes)], options).await;
+        }
+        let mut placed = Vec::with_capacity(parts.len());
+        for &(offset, bytes) in parts {
+            placed.push((self.at("put", offset, bytes.len())?, bytes));
+        }
+        segment.put_with(&placed, options).await
+    }
+
+    /// Names the word at `offset` in the row, a multiple of 8; sends nothing.
+    pub fn word(&self, offset: u64) -> Word<'_> {
+        Word::in_row(self.table.segment(), self.row, offset)
+    }
+
+    /// Waits until the row's version is above `version`, and returns the stamp of the version that it then has. Puts
+    /// of other rows do not end the wait, and do not cost more for it.
+    ///
+    /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
+    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// use ddss::{Spec, Version};
+    /// let orders = client.table("orders").allocate(Spec::new(100).row_len(64))?;
+    /// let put = orders.row(7).put(b"new")?;
+    /// assert_eq!(orders.row(7).wait_newer_than(Version(0))?, put);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
+        let (segment, place) = (self.table.segment(), self.at("watch", 0, 0)?);
+        segment.wait_at(segment.time(), place, version).await
+    }
+
+    /// Takes the lock of the row exclusively, waiting behind other requests for it until this call's deadline.
+    ///
+    /// While the lock is taken, calls of the row by other clients wait as those of a locked segment do: see
+    /// [`Segment::lock`](crate::Segment::lock). Calls of other rows do not wait. Puts and atomics of the row by this client
+    /// must go through the guard; made through the table they fail with
+    /// [`ErrorKind::OwnLock`](crate::ErrorKind::OwnLock).
+    ///
+    /// A lock of the whole table, which [`Table::segment`] has, and locks of its rows exclude each other, shared ones
+    /// too. Once the lock of the table is requested, new requests for rows queue behind it. A client that locks
+    /// several rows takes them in the order of their numbers, so that no two clients wait for each other.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// let accounts = client.table("accounts").allocate(ddss::Spec::new(1000).row_len(16))?;
+    /// let held = accounts.row(7).lock()?;
+    /// let balance = held.get()?;
+    /// held.put(&balance)?;
+    /// // Other rows are free meanwhile.
+    /// accounts.row(8).put(b"another")?;
+    /// held.unlock()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn lock(&self) -> Result<LockGuard<Row<'static>>, Error> {
+        self.lock_with(LockOptions::new()).await
+    }
+
+    /// Takes the lock of the row exclusively, or returns `None` if it is not free.
+    pub async fn try_lock(&self) -> Result<Option<LockGuard<Row<'static>>>, Error> {
+        if_free(self.lock_with(LockOptions::new().timeout(Duration::ZERO)).await)
+    }
+
+    /// Takes the lock of the row with these options.
+    pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<Row<'static>>, Error> {
+        let place = self.at("lock a row of", 0, 0)?;
+        let lock = self.table.segment().lock_at("lock a row of", options, Some(place)).await?;
+        let table = Cow::Owned(Table { segment: lock.segment.clone() });
+        Ok(LockGuard::new(Row { table, row: self.row }, lock))
+    }
+}
