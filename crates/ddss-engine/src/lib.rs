@@ -34,8 +34,9 @@
 //! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
 //! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
 //! | `remote/name_lookup.rs` | names that the whole cluster agrees on |
-//! | `replication/` | replicas, by the handler `Home` |
-//! | `replication/failover.rs` | decisions of the cluster |
+//! | `home/roles.rs`, `home/replicated.rs` | decisions of the cluster; operations that a replica has acknowledged |
+//! | `replication/` | replicas |
+//! | `replication/failover.rs` | transitions of the home's replica |
 //! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
 //! | `replication/replica.rs` | the replica's side |
 //! | `state/` | tables that know nothing of [`Engine`]: output, segments, lock queues, waits, replication, memory |

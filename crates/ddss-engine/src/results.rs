@@ -24,7 +24,7 @@ impl Engine {
 
     /// Handles the end of a reservation of memory for the undo log: from now on it is held, or there is no memory.
     pub fn undo_reserved(&mut self, now: Now, segment: SegmentId, timestamp: Timestamp, made: bool) {
-        self.home().undo_reserved(now, segment, timestamp, made);
+        self.home().replicate(now, |replication| replication.undo_reserved(now, segment, timestamp, made));
     }
 
     /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill). Returns the pages of its first

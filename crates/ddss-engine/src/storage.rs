@@ -33,7 +33,7 @@ impl Engine {
         if record.spec.copies > 1 {
             self.replicas.add_unconfirmed(record.known_as);
         } else {
-            self.home().note_unknown_expiry(Now::default(), record.segment);
+            self.segments.note_unknown_expiry(Now::default(), record.segment);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::config::Counters;
 use crate::home::outgoing_bytes::OutgoingBytes;
 use crate::locks::handler::Locks;
 use crate::locks::watches::Watches;
+use crate::replication::handler::Replication;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
@@ -58,6 +59,12 @@ impl Home<'_> {
     pub(crate) fn commits(&mut self) -> Commits<'_> {
         let Home { segments, uploads, clock, counters, output, .. } = self;
         Commits { segments, uploads, clock, counters, output }
+    }
+
+    /// Returns the handler of replicas.
+    pub(crate) fn replication(&mut self) -> Replication<'_> {
+        let Home { segments, replicas, peers, served_gets, uploads, clock, output, .. } = self;
+        Replication { segments, replicas, peers, served_gets, uploads, clock, output }
     }
 
     /// Returns the handler of watches.

@@ -205,14 +205,14 @@ impl Home<'_> {
         let needs_acknowledgement = is_replicated
             && self.segments.replication_of(id).is_some_and(|replication| replication.needs_acknowledgement());
         match (needs_acknowledgement, is_large) {
-            (true, true) => return self.forward_large(now, id, change),
-            (true, false) => return self.forward_put(now, id, change),
+            (true, true) => return self.replicate(now, |replication| replication.forward_large(now, id, change)),
+            (true, false) => return self.replicate(now, |replication| replication.forward_put(now, id, change)),
             (false, true) => return self.commits().begin_large(now, id, &change),
             (false, false) => {}
         }
         let stamp = self.commits().commit(now, id, &change)?;
         if is_replicated {
-            self.note_dirty(now, id, &parts, row);
+            self.replication().note_dirty(now, id, &parts, row);
         }
         self.output.free_table(&parts);
         self.answer_change(requester, id, row, stamp, word);

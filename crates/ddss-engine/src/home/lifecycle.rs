@@ -82,7 +82,7 @@ impl Home<'_> {
             let (at, header) = (segment.at, segment.header(id));
             self.output.push(Action::SaveVersion { at, to, header });
         }
-        self.begin_as_home(now, id);
+        self.replicate(now, |replication| replication.begin_as_home(now, id));
         self.watches().announce_names();
         match requester {
             Requester::Client(channel, request) => {
@@ -116,7 +116,7 @@ impl Home<'_> {
             // Its bytes are being moved or written: their place could be given to another segment meanwhile.
             return Err(Failure::InProgress);
         }
-        self.end_replication(now, id);
+        self.replication().end_replication(now, id);
         let slot = self.segments.slot_of(id)?;
         let segment = self.segments.get(id)?;
         let (at, history) = (segment.at, segment.history_offsets());

@@ -18,7 +18,9 @@ impl Home<'_> {
     ) -> Result<(), Failure> {
         // The clock never gives a number twice, not even after a restart, which makes it a good token.
         let token = LockToken(self.clock.next(now.wall_us).0);
-        if self.segments.get(id)?.replication.is_some() && self.forward_grant(now, id, requester, lock_request, token) {
+        if self.segments.get(id)?.replication.is_some()
+            && self.replication().forward_grant(now, id, requester, lock_request, token)
+        {
             return Ok(());
         }
         self.locks().grant(now, id, requester, lock_request, token)
@@ -117,8 +119,10 @@ impl Home<'_> {
         while let Some(id) = self.segments.due(next) {
             next += 1;
             self.segments.update_lock_gate(now, self.replicas, id);
-            self.expire_forward(now, id);
-            self.continue_large_forward(now, id);
+            self.replicate(now, |replication| {
+                replication.expire_forward(now, id);
+                replication.continue_large_forward(now, id);
+            });
             self.locks().expire(now, id);
             self.watches().expire(now, id);
             self.serve_lock_queue(now, id);

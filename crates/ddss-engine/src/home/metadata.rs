@@ -103,7 +103,9 @@ impl Home<'_> {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        if segment.replication.is_some() && self.defer_update(now, principal, id, update, requester)? {
+        if segment.replication.is_some()
+            && self.replicate(now, |replication| replication.defer_update(now, id, (principal, update, requester)))?
+        {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
@@ -111,8 +113,7 @@ impl Home<'_> {
         let new = old.changed(principal, update)?;
         if new.audience() == old.audience() {
             self.segments.set_permissions(id, new)?;
-            let record = self.segments.record(id)?;
-            self.output.push(Action::RewriteRecord { record });
+            self.output.rewrite_record(self.segments, id);
             self.announce_permissions(id, requester);
             return Ok(());
         }

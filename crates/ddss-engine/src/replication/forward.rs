@@ -7,10 +7,12 @@
 use crate::action::{Action, CommitSource, MessageBody, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
-use crate::requester::{LockOwner, ReplyFields, Requester};
+use crate::replication::handler::Replication;
+use crate::requester::{ReplyFields, Requester};
 use crate::role::ProposalKind;
-use crate::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, SegmentChange, SyncState};
+use crate::state::replication::{
+    ForwardKind, HomeWork, PendingForward, Refused, Replicas, Role, SegmentChange, SyncState,
+};
 use ddss_core::limits::DEFERRED_UPDATES_MAX;
 use ddss_core::{
     Failure, Limit, LockRequest, LockToken, Message, NodeId, Outcome, PermissionUpdate, Principal, Refusal, ReplicaAck,
@@ -45,7 +47,7 @@ impl ForwardContent {
     }
 }
 
-impl Home<'_> {
+impl Replication<'_> {
     pub(crate) fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, row, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
@@ -100,7 +102,11 @@ impl Home<'_> {
             self.output.push(Action::Send { node, message, tail });
         }
         if planted!(self.segments, EarlyAcknowledgement) {
-            self.acknowledge_early(now, id);
+            // It is committed and answered before the replica has it: an injected bug.
+            if let Some(replication) = self.segments.replication_of(id) {
+                replication.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
+            }
+            self.replicas.add_work(id, HomeWork::Finish(forward));
         }
         Ok(())
     }
@@ -112,17 +118,6 @@ impl Home<'_> {
         self.segments.update_lock_gate(now, self.replicas, id);
         self.segments.mark_busy(id);
         epoch
-    }
-
-    /// Commits and answers before the replica has it: an injected bug.
-    fn acknowledge_early(&mut self, now: Now, id: SegmentId) {
-        let Some(forward) = self.segments.replication_of(id).and_then(|replication| replication.forward) else {
-            return;
-        };
-        self.finish_forward(now, id, forward);
-        if let Some(replication) = self.segments.replication_of(id) {
-            replication.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
-        }
     }
 
     /// Forwards the token of a grant to the replica; `false` if that is not needed.
@@ -202,53 +197,15 @@ impl Home<'_> {
             }
             Role::Home(_) => {
                 if let Some(forward) = replication.forward.take_if(|forward| forward.timestamp == timestamp) {
-                    self.finish_forward(now, id, forward);
+                    self.replicas.add_work(id, HomeWork::Finish(forward));
                 }
             }
             _ => {}
         }
     }
 
-    /// Executes the operation that waited for the replica.
-    fn finish_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) {
-        let PendingForward { what, requester, version, timestamp, word, .. } = forward;
-        match what {
-            ForwardKind::Put(parts, row) => {
-                let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
-                if self.commits().apply(id, (parts, row), source, (version, timestamp)).is_ok() {
-                    self.counters.commits += 1;
-                }
-                self.output.free_table(&parts);
-                self.answer_change(requester, id, row, (version, timestamp), word);
-            }
-            ForwardKind::Grant(lock_request) => {
-                if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
-                    let granted = self.locks().grant(now, id, requester, lock_request, LockToken(timestamp.0));
-                    if let Err(failure) = granted {
-                        self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
-                    }
-                }
-            }
-            ForwardKind::PutLarge(upload) => self.commit_forwarded(id, &forward, upload),
-            ForwardKind::Done => {}
-        }
-        if !matches!(what, ForwardKind::Put(..)) || !planted!(self.segments, EarlyAcknowledgement) {
-            self.free_place(&forward);
-        }
-        self.segments.update_lock_gate(now, self.replicas, id);
-        self.give_sweep_turn(now, id);
-        self.serve_lock_queue(now, id);
-        self.continue_slice(now, id);
-    }
-
-    fn is_requester_alive(&mut self, requester: Requester) -> bool {
-        match requester.owner() {
-            LockOwner::Client(client) => self.output.is_attached(client),
-            LockOwner::Peer(node) => self.peers.reachable(node).is_some(),
-        }
-    }
-
-    fn free_place(&mut self, forward: &PendingForward) {
+    /// Frees the bytes of an operation that has ended.
+    pub(crate) fn free_place(&mut self, forward: &PendingForward) {
         match (forward.served_get, forward.place) {
             (Some(served_get), _) => self.outgoing_bytes().sent(served_get),
             (None, Some((at, bytes))) => self.segments.free_blocks(at, bytes),
@@ -289,21 +246,6 @@ impl Home<'_> {
         }
     }
 
-    /// Handles the loss of a node for all segments with a replica there.
-    pub(crate) fn replicas_lost(&mut self, now: Now, node: NodeId) {
-        if !self.replicas.has_cluster() {
-            return;
-        }
-        for id in self.segments.replicated() {
-            let replication = self.segments.replication_of(id);
-            if replication
-                .is_some_and(|replication| replication.node == node && matches!(replication.role, Role::Home(_)))
-            {
-                self.lose_replica(now, id);
-            }
-        }
-    }
-
     /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
     pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
         let forgets = planted!(self.segments, UnpartedReplica);
@@ -323,11 +265,6 @@ impl Home<'_> {
         }
     }
 
-    /// Continues alone: the cluster knows that the replica may not take over.
-    pub(crate) fn parted(&mut self, now: Now, id: SegmentId) {
-        self.become_alone(now, id);
-    }
-
     /// Handles a refusal: other nodes are asked before this one is asked again.
     pub(crate) fn replica_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
         self.record_refusal(now, id, why);
@@ -342,7 +279,7 @@ impl Home<'_> {
         }
     }
 
-    /// Continues without a replica, and executes the operation that waited for it.
+    /// Continues without a replica. The home executes what waited for it.
     pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
         let Some(replication) = self.segments.replication_of(id) else { return };
         replication.set_sync(SyncState::Alone);
@@ -351,15 +288,13 @@ impl Home<'_> {
         let deferred_updates = std::mem::take(&mut replication.deferred_updates);
         self.replicas.begin_transition(id);
         if let Some(forward) = forward {
-            self.finish_forward(now, id, forward);
+            self.replicas.add_work(id, HomeWork::Finish(forward));
         }
-        for (principal, update, requester) in deferred_updates {
-            if let Err(failure) = self.update_permissions_at_home(now, principal, id, update, requester) {
-                self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
-            }
+        for update in deferred_updates {
+            self.replicas.add_work(id, HomeWork::Update(update));
         }
         self.segments.update_lock_gate(now, self.replicas, id);
-        self.serve_lock_queue(now, id);
+        self.replicas.add_work(id, HomeWork::Serve);
     }
 
     /// Defers a change of permissions until the home is alone, so that no replica takes over with the old ones; `true`
@@ -367,10 +302,8 @@ impl Home<'_> {
     pub(crate) fn defer_update(
         &mut self,
         now: Now,
-        principal: Principal,
         id: SegmentId,
-        update: PermissionUpdate,
-        requester: Requester,
+        update: (Principal, PermissionUpdate, Requester),
     ) -> Result<bool, Failure> {
         let Some(replication) = self.segments.replication_of(id) else { return Ok(false) };
         match replication.role {
@@ -382,7 +315,7 @@ impl Home<'_> {
             }
             _ if replication.deferred_updates.len() == DEFERRED_UPDATES_MAX => Err(Failure::Busy(Limit::Updates)),
             _ => {
-                replication.deferred_updates.push((principal, update, requester));
+                replication.deferred_updates.push(update);
                 self.lose_replica(now, id);
                 Ok(true)
             }

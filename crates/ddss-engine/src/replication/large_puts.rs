@@ -9,17 +9,17 @@ use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::home::handler::Home;
+use crate::replication::handler::Replication;
 use crate::replication::replica::{ForwardedPart, ReplicaPiece};
 use crate::requester::ReplyFields;
-use crate::state::memory::areas::no_room;
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
 use crate::state::replication::{
-    ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SegmentChange, SyncState, UndoMemory,
+    ForwardKind, ForwardedUpload, HomeWork, PendingForward, Replicas, Role, SegmentChange, SyncState, UndoMemory,
 };
 use ddss_core::{Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Timestamp, UploadId};
 
 // The home's side.
-impl Home<'_> {
+impl Replication<'_> {
     /// Sends a complete upload to the replica. The put is committed and answered when the replica has committed it.
     pub(crate) fn forward_large(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, deadline_us, .. } = change;
@@ -50,7 +50,7 @@ impl Home<'_> {
                 upload.undo = UndoMemory::Reserved;
                 self.continue_large_forward(now, id);
             }
-            Some(_) => self.fail_large_forward(now, id, self.node),
+            Some(_) => self.fail_large_forward(now, id, self.segments.node()),
             // The put has ended, or it is committed without a replica.
             None if made => self.output.push(Action::ReleaseUndo),
             None => {}
@@ -62,7 +62,7 @@ impl Home<'_> {
         let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
         self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
         self.segments.update_lock_gate(now, self.replicas, id);
-        self.serve_lock_queue(now, id);
+        self.replicas.add_work(id, HomeWork::Serve);
     }
 
     /// Sends as many parts of a large put as may be in flight.
@@ -143,25 +143,6 @@ impl Home<'_> {
         true
     }
 
-    /// Writes the value of a large put into this home's segment: the replica has it, or there is none.
-    pub(crate) fn commit_forwarded(&mut self, id: SegmentId, forward: &PendingForward, upload: ForwardedUpload) {
-        let ForwardedUpload { offset, bytes, from, undo, .. } = upload;
-        let PendingForward { requester, version, timestamp, .. } = *forward;
-        let commit = LargeCommit {
-            requester,
-            offset,
-            bytes,
-            from,
-            version,
-            timestamp,
-            acknowledges: None,
-            is_drop_deferred: false,
-            has_undo: undo == UndoMemory::Reserved,
-        };
-        // The segment exists: this cannot fail.
-        let _ = self.commits().start_large(id, commit);
-    }
-
     /// Frees the upload of a put that was abandoned. Parts that are still in flight read it for some time.
     pub(crate) fn abandon_forwarded(&mut self, now: Now, upload: ForwardedUpload) {
         if upload.undo == UndoMemory::Reserved {
@@ -174,35 +155,13 @@ impl Home<'_> {
         }
     }
 
-    /// Ends a large commit of a segment that has or is a replica.
-    pub(crate) fn replicated_large_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
-        let LargeCommit { requester, offset, bytes, version, timestamp, .. } = *commit;
-        let Ok(segment) = self.segments.get(id) else { return };
-        let storage = segment.spec.storage;
-        let Some(replication) = segment.replication.as_deref() else { return };
-        let is_home = replication.is_home();
-        let outcome = match made {
-            _ if !is_home || commit.is_drop_deferred => Outcome::Indeterminate(Failure::NodeDown),
-            true => Outcome::Done,
-            false => Outcome::Failed(no_room(storage)),
+    /// Drops the parts of a large put that will not be completed.
+    pub(crate) fn drop_incoming(&mut self, id: SegmentId) {
+        let Some((_, upload)) = self.segments.replication_of(id).and_then(|replication| replication.incoming.take())
+        else {
+            return;
         };
-        let fields = if made { ReplyFields { version, timestamp, word: 0 } } else { ReplyFields::default() };
-        if let Some(requester) = requester {
-            self.output.answer(requester, outcome, fields);
-        }
-        if !is_home {
-            return self.replica_committed(now, id, commit, made);
-        }
-        if commit.is_drop_deferred {
-            return self.drop_replica(now, id);
-        }
-        if made {
-            self.note_dirty(now, id, &RangeSet::One { offset, bytes }, None);
-            self.watches().answer_change(None, id, None, fields);
-        }
-        // A copy that was complete but for this value waited for it.
-        self.continue_resync(now, id);
-        self.serve_lock_queue(now, id);
+        self.upload_memory().drop_one(upload);
     }
 }
 
@@ -232,7 +191,7 @@ impl Home<'_> {
             return self.output.push(Action::Disconnect { node });
         }
         if !segment.is_whole() || !segment.is_followed_by(stamp) {
-            self.drop_incoming(sent.id);
+            self.replication().drop_incoming(sent.id);
             return self.refuse_piece(node, &sent, OfferReply::Empty);
         }
         match self.place_of_part(now, node, sent.id, &part) {
@@ -245,7 +204,7 @@ impl Home<'_> {
                 }
             }
             Err(refusal) => {
-                self.drop_incoming(sent.id);
+                self.replication().drop_incoming(sent.id);
                 self.acknowledge(node, &sent, refusal, stamp);
             }
         }
@@ -263,7 +222,7 @@ impl Home<'_> {
         let owner = UploadOwner::of_home(node);
         let ForwardedPart { stamp: (_, timestamp), at, total, length, .. } = *part;
         if at == 0 {
-            self.drop_incoming(id);
+            self.replication().drop_incoming(id);
             let upload = self.upload_memory().begin_of_home(now, node, id, total)?;
             if let Some(replication) = self.segments.replication_of(id) {
                 replication.incoming = Some((timestamp, upload));
@@ -303,7 +262,7 @@ impl Home<'_> {
     }
 
     /// Acknowledges a large put that this replica has committed, or reports that it has no room for it.
-    fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
+    pub(crate) fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
         let Some(replication) = self.segments.replication_of(id) else { return };
         let home = (replication.node, replication.epoch);
         let number = Message::NOT_STAGED;
@@ -318,14 +277,5 @@ impl Home<'_> {
         if commit.is_drop_deferred {
             self.drop_replica(now, id);
         }
-    }
-
-    /// Drops the parts of a large put that will not be completed.
-    pub(crate) fn drop_incoming(&mut self, id: SegmentId) {
-        let Some((_, upload)) = self.segments.replication_of(id).and_then(|replication| replication.incoming.take())
-        else {
-            return;
-        };
-        self.upload_memory().drop_one(upload);
     }
 }

@@ -58,7 +58,9 @@ impl Home<'_> {
                     self.handle_offer(now, node, &ReplicaOffer { id, epoch, stamp, spec, permissions, name });
                 }
             }
-            Message::OfferAnswer { segment, epoch, reply } => self.offer_answered(now, node, segment, epoch, reply),
+            Message::OfferAnswer { segment, epoch, reply } => {
+                self.replicate(now, |replication| replication.offer_answered(now, node, segment, epoch, reply));
+            }
             Message::Piece { segment: id, epoch, offset, length, staged, number } => {
                 let parts = RangeSet::One { offset, bytes: length };
                 self.store_piece(node, ReplicaPiece { id, epoch, number }, parts, staged, tail);
@@ -105,7 +107,8 @@ impl Home<'_> {
                 if number != Message::NOT_STAGED {
                     self.outgoing_bytes().free_place(node, number);
                 }
-                self.replica_acknowledged(now, node, segment, epoch, (ack, timestamp));
+                let what = (ack, timestamp);
+                self.replicate(now, |replication| replication.replica_acknowledged(now, node, segment, epoch, what));
             }
             _ => {}
         }
@@ -141,7 +144,7 @@ impl Home<'_> {
             self.drop_replica(now, id);
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
-        self.drop_incoming(id);
+        self.replication().drop_incoming(id);
         let is_stale = planted!(self.segments, StaleCopy);
         // The replica exists: this cannot fail.
         let _ = self.segments.set_permissions(id, permissions);
@@ -151,7 +154,7 @@ impl Home<'_> {
         if let Some(replication) = segment.replication.as_deref_mut() {
             (replication.epoch, replication.node) = (epoch, node);
         }
-        self.rewrite_record(id);
+        self.output.rewrite_record(self.segments, id);
         if !is_whole {
             self.stamp(id, at, (Version(0), Timestamp(0)));
         }

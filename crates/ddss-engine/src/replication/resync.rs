@@ -4,12 +4,12 @@
 use crate::action::RangeSet;
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
+use crate::replication::handler::Replication;
 use crate::state::output::RangeList;
-use crate::state::replication::{ResyncProgress, Role, RowCommit, SyncState};
+use crate::state::replication::{HomeWork, ResyncProgress, Role, RowCommit, SyncState};
 use ddss_core::{Header, Message, NodeId, OfferReply, Range, SegmentId, TableLayout};
 
-impl Home<'_> {
+impl Replication<'_> {
     /// Asks a node to be the replica.
     pub(crate) fn offer(&mut self, now: Now, id: SegmentId, node: NodeId) {
         let Self { replicas, segments, .. } = self;
@@ -162,7 +162,7 @@ impl Home<'_> {
             copying.end_piece();
             replication.retry_us = answer_us;
             self.continue_resync(now, id);
-            self.serve_lock_queue(now, id);
+            self.replicas.add_work(id, HomeWork::Serve);
         }
     }
 

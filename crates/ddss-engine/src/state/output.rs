@@ -9,12 +9,12 @@ use crate::state::lock_queue::PendingOp;
 use crate::state::memory::buffer_pool::BufferPool;
 use crate::state::parked_waits::{ParkedReply, ParkedWaits};
 use crate::state::pending::Pending;
-use crate::state::segments::{Segment, check_range};
+use crate::state::segments::{Segment, Segments, check_range};
 use arrayvec::ArrayVec;
 use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Failure, ListPage, Message, NodeId, OpenedSegment, Outcome, Principal,
-    Range, Ranges, RequestId, TableLayout, Version,
+    Range, Ranges, RequestId, SegmentId, TableLayout, Version,
 };
 
 /// The ranges of one call.
@@ -250,6 +250,13 @@ impl Output {
             RangeSet::Many { .. } => layout.row_of_ranges(&self.ranges_of(parts)),
         };
         row.filter(|&row| row < layout.rows(table_bytes)).ok_or(Failure::OutOfRange)
+    }
+
+    /// Emits the action that writes the record of a segment again.
+    pub(crate) fn rewrite_record(&mut self, segments: &Segments, id: SegmentId) {
+        if let Ok(record) = segments.record(id) {
+            self.push(Action::RewriteRecord { record });
+        }
     }
 
     /// Returns the row of an operation; `None` if it concerns the whole segment.

@@ -54,6 +54,8 @@ pub(crate) struct Replicas {
     piece_bytes: u32,
     /// Time that a replica may be away before another node is chosen.
     patience_us: u64,
+    /// Work of the home that follows from the state of replicas.
+    work: VecDeque<(SegmentId, HomeWork)>,
 }
 
 impl Default for Replicas {
@@ -70,6 +72,7 @@ impl Default for Replicas {
             lease_until_us: 0,
             piece_bytes: ddss_core::limits::RESYNC_PIECE_BYTES,
             patience_us: Self::PATIENCE_US,
+            work: VecDeque::new(),
         }
     }
 }
@@ -192,6 +195,22 @@ impl Replicas {
     /// Returns the end of the lease.
     pub(crate) fn lease_until_us(&self) -> u64 {
         self.lease_until_us
+    }
+
+    /// Adds work of the home, which it does after this step.
+    pub(crate) fn add_work(&mut self, segment: SegmentId, work: HomeWork) {
+        self.work.push_back((segment, work));
+    }
+
+    /// Takes the work of the home.
+    pub(crate) fn take_work(&mut self) -> VecDeque<(SegmentId, HomeWork)> {
+        std::mem::take(&mut self.work)
+    }
+
+    /// Returns the memory of work that is done.
+    pub(crate) fn return_work(&mut self, done: VecDeque<(SegmentId, HomeWork)>) {
+        assert!(done.is_empty() && self.work.is_empty(), "work is done after the step from which it follows");
+        self.work = done;
     }
 
     /// Schedules work for a segment on each tick.
@@ -464,6 +483,17 @@ pub(crate) struct PendingForward {
     /// The fabric uses these bytes as well.
     pub(crate) served_get: Option<ServedGetId>,
     pub(crate) deadline_us: u64,
+}
+
+/// Work of a home that follows from the state of its replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HomeWork {
+    /// Executes an operation that waited for the replica.
+    Finish(PendingForward),
+    /// Changes permissions, which waited until the home is alone.
+    Update((Principal, PermissionUpdate, Requester)),
+    /// Serves the lock queue.
+    Serve,
 }
 
 /// Kind of a forwarded operation.

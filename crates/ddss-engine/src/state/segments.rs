@@ -136,6 +136,11 @@ impl Segments {
         !self.slow_path_only
     }
 
+    /// Returns this node.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.names.len()
     }

@@ -67,20 +67,6 @@ impl Home<'_> {
         }
     }
 
-    /// Records that an entry of a map expires at that time.
-    pub(crate) fn note_expiry(&mut self, now: Now, id: SegmentId, expiry_ms: u64) {
-        if expiry_ms > 0 && self.segments.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
-            self.segments.sweeps.note_expiry(now, id, expiry_ms);
-        }
-    }
-
-    /// Records that a table which this node has from another home, or from the daemon before, may be a map.
-    pub(crate) fn note_unknown_expiry(&mut self, now: Now, id: SegmentId) {
-        if self.segments.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
-            self.segments.sweeps.note_unknown(now, id);
-        }
-    }
-
     /// Does a slice of a pass that is due. For a call the daemon decides when there is time.
     pub(crate) fn tick_sweeps(&mut self, now: Now) {
         for (work, id) in self.segments.sweeps.visit(now) {

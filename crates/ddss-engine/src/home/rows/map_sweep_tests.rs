@@ -229,7 +229,9 @@ fn replica_gets_what_a_sweep_frees_and_the_answer_comes_after_it() {
     assert!(!actions.iter().any(|action| matches!(action, Action::CommitRecord { .. })), "{actions:?}");
     parts.home().sweep_slice(NOW, id);
     assert_eq!(searched(&mut parts), (None, vec![]), "it waits for the replica");
-    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp));
+    parts.home().replicate(NOW, |replication| {
+        replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp))
+    });
     let actions = parts.actions();
     assert!(actions.iter().any(|action| matches!(action, Action::CommitRecord { .. })), "{actions:?}");
     let goes_on = actions.iter().any(|action| matches!(action, Action::FindGarbage { .. }));
@@ -306,7 +308,7 @@ fn home_sweeps_by_itself_after_an_entry_has_expired_and_never_otherwise() {
 fn home_whose_clock_is_far_ahead_of_all_peers_frees_nothing_by_itself() {
     // If this broke, one node with a wrong clock would lose entries that live for all others.
     let (mut parts, id) = Parts::with(spec());
-    parts.home().note_expiry(NOW, id, 1);
+    parts.segments.note_expiry(NOW, id, 1);
     let hours_us = 7_200_000_000;
     let clock = |now: Now| Timestamp((now.wall_us - hours_us) << Timestamp::COUNTER_BITS);
     let ahead = |steady_us: u64| Now { steady_us, wall_us: steady_us + hours_us };
@@ -339,7 +341,7 @@ fn table_that_is_no_map_is_refused_and_never_looked_at_again() {
     // If this broke, a home would slice through every table that it has from the daemon before.
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
-    parts.home().note_unknown_expiry(NOW, id);
+    parts.segments.note_unknown_expiry(NOW, id);
     parts.home().sweep_slice(NOW, id);
     assert!(searched(&mut parts).0.is_some());
     parts.home().garbage_found(NOW, id, None);
@@ -389,7 +391,9 @@ fn sweep_of_a_map_that_changes_all_the_time_has_its_turn_before_puts_that_wait()
         // Two changes for each time that a turn comes.
         let now = at(NOW.steady_us + step / 2 * 1000);
         parts.home().lease(now, now.steady_us + 1_000_000);
-        parts.home().replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp));
+        parts.home().replicate(now, |replication| {
+            replication.replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp))
+        });
         if step % 2 == 0 {
             let (slice, others) = searched(&mut parts);
             assert!(!is_record_read(&others), "the put waits for the slice: {others:?}");
@@ -410,13 +414,17 @@ fn put_has_its_turn_after_each_change_of_a_sweep() {
     parts.home().record_read(2 * 5, Timestamp(77), 0);
     let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
     put(&mut parts, id, 2, 0);
-    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp));
+    parts.home().replicate(NOW, |replication| {
+        replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp))
+    });
     let slice = searched(&mut parts).0.expect("a slice");
     found(&mut parts, NOW, id, slice, true, 0);
     let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
     let now = at(NOW.steady_us + 5000);
     parts.home().lease(now, now.steady_us + 1_000_000);
-    parts.home().replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp));
+    parts.home().replicate(now, |replication| {
+        replication.replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp))
+    });
     let (slice, others) = searched(&mut parts);
     assert!(slice.is_none() && is_record_read(&others), "{slice:?} {others:?}");
 }
@@ -446,7 +454,7 @@ fn shutdown_ends_sweeps() {
     // If this broke, a node that stops would wait for the deadline of a sweep, and go on with its passes.
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
-    parts.home().note_expiry(NOW, id, 1);
+    parts.segments.note_expiry(NOW, id, 1);
     parts.actions();
     parts.home().fail_waiters(NOW, false);
     assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::NodeDown), 0)));
@@ -499,7 +507,7 @@ fn pass_over_a_locked_table_and_the_end_of_a_caller_cause_few_ticks() {
     let (mut parts, id) = Parts::with(spec());
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     parts.submit(id, A, 1, PendingOp::Lock(lock_request)).expect("it is free");
-    parts.home().note_expiry(NOW, id, 1);
+    parts.segments.note_expiry(NOW, id, 1);
     let now = at(parts.segments.sweeps.due_us());
     parts.actions();
     parts.home().tick_sweeps(now);
@@ -530,7 +538,7 @@ fn tick_looks_at_one_bucket_each_of_some_tables_that_may_be_maps() {
         ids.push(made.expect("the pool has room").segment);
         parts.segments.formed(ids[ids.len() - 1]).expect("it is in creation");
     }
-    ids.iter().for_each(|&id| parts.home().note_unknown_expiry(Now::default(), id));
+    ids.iter().for_each(|&id| parts.segments.note_unknown_expiry(Now::default(), id));
     let now = at(SWEEP_PAUSE_US);
     let mut maximum = 0;
     for _ in 0..4 {

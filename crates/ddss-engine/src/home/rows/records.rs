@@ -95,7 +95,7 @@ impl Home<'_> {
         if let (Some(expiry_ms), Some(pending)) =
             (found.map(|found| found.expiry_ms).filter(|&expiry_ms| expiry_ms > 0), self.pending_records.front())
         {
-            self.note_expiry(now, pending.segment, expiry_ms);
+            self.segments.note_expiry(now, pending.segment, expiry_ms);
         }
         self.complete_record_op(state, timestamp, RecordContent::Entry { found, now_ms });
     }

@@ -9,8 +9,8 @@ use crate::role::RoleAssignment;
 use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use ddss_core::{
     ANY_ROW, AtomicOp, BucketLayout, BucketSearch, ChannelId, ClientId, EntryChange, EntryChangeKind, EntryState,
-    Failure, LockDependency, LockRequest, LockToken, Message, NodeId, OfferReply, Outcome, PutConditions, ReplicaAck,
-    RequestId, SegmentId, Spec, Timestamp, Version,
+    Failure, LockDependency, LockRequest, LockToken, Message, NodeId, OfferReply, Outcome, PermissionUpdate,
+    PutConditions, ReplicaAck, RequestId, SegmentId, Spec, Timestamp, Version,
 };
 
 /// Time while the lease of [`pair`] lasts, and times after its end.
@@ -25,19 +25,21 @@ const STEP: u64 = 9;
 pub(in crate::home) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
     let (mut parts, id) = Parts::with(Spec { copies: 2, ..spec });
     parts.replicas.join_cluster();
-    parts.home().begin_as_home(NOW, id);
+    parts.home().replicate(NOW, |replication| replication.begin_as_home(NOW, id));
     let offered = parts.actions().into_iter().find_map(|action| match action {
         Action::Send { node, message: Message::Offer { .. }, .. } => Some(node),
         _ => None,
     });
     let replica = offered.expect("a connected node is asked to be the replica");
-    parts.home().offer_answered(NOW, replica, id, 1, OfferReply::Whole);
+    parts.home().replicate(NOW, |replication| replication.offer_answered(NOW, replica, id, 1, OfferReply::Whole));
     let floor = parts.actions().into_iter().find_map(|action| match action {
         Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
         _ => None,
     });
     let floor = floor.expect("the replica learns of all tokens");
-    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, floor));
+    parts
+        .home()
+        .replicate(NOW, |replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, floor)));
     decide(&mut parts, NOW, id, NodeId(1), replica, (1, 1), true);
     parts.home().lease(NOW, LEASE_END_US);
     parts.actions();
@@ -203,7 +205,9 @@ fn atomic_behind_the_lock_of_the_node_with_the_replica_is_executed_once_when_tha
         _ => None,
     });
     let token = token.expect("the replica learns of the grant");
-    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, token));
+    parts
+        .home()
+        .replicate(NOW, |replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, token)));
     Change::Atomic.submit(&mut parts, id, other);
     assert_eq!(reads(&parts.actions()), 0, "the atomic waits for the lock");
     lose(&mut parts, replica);
@@ -299,7 +303,9 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
         _ => None,
     });
     let granted = granted.expect("the replica learns of the grant");
-    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, granted));
+    parts.home().replicate(NOW, |replication| {
+        replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, granted))
+    });
     lose(&mut parts, replica);
     parts.actions();
     let add = |parts: &mut Parts, request: u64, token: Option<LockToken>| {
@@ -358,4 +364,25 @@ fn watcher_of_all_rows_whose_number_is_ahead_of_the_new_home_learns_that_it_miss
     assert!(told.0 > seen && told.1 == Timestamp(0), "{told:?}");
     let (again, _) = ask_any_row(&mut parts, id, first).expect("so may the other one");
     assert_eq!((again, ask_any_row(&mut parts, id, again)), (told.0, None));
+}
+
+#[test]
+fn second_deferred_change_of_permissions_finds_the_move_of_the_first() {
+    // If this broke, two changes that waited for the end of a replica would move the segment to two places.
+    let (mut parts, id, replica, _) = paired(Spec::new(64));
+    for (step, mode) in [(STEP, 0o640), (STEP + 1, 0o644)] {
+        let (update, requester) = (PermissionUpdate { mode: Some(mode), owner: None }, Requester::Peer(A, step));
+        let deferred = parts.home().update_permissions_at_home(NOW, OWNER, id, update, requester);
+        assert_eq!(deferred, Ok(()));
+    }
+    assert!(matches!(parts.actions()[..], [Action::Propose { .. }]), "the replica could take over with the old ones");
+    decide(&mut parts, NOW, id, NodeId(1), replica, (1, 2), false);
+    let actions = parts.actions();
+    let moves = actions.iter().filter(|action| matches!(action, Action::Move { .. })).count();
+    let ended = actions.iter().filter_map(|action| match *action {
+        Action::Send { message: Message::Ended { step, outcome, .. }, .. } => Some((step, outcome)),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [(STEP + 1, Outcome::Failed(Failure::InProgress))]);
+    assert_eq!(moves, 1);
 }
