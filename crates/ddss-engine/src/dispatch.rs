@@ -5,16 +5,37 @@ use crate::config::Now;
 use crate::engine::Engine;
 use crate::fault_injection::planted;
 use crate::home::execute::decode_new;
+use crate::home::inline_path::InlineCommit;
 use crate::requester::{LocalCaller, Requester};
 use crate::state::clients::Client;
 use crate::state::output::RangeList;
+use crate::state::peers::weight;
 use crate::state::pending::Continuation;
 use ddss_core::{
-    ArenaRange, ChannelId, Failure, ListPage, ListQuery, Listing, Name, NodeId, Operation, Outcome, Payload, Placement,
-    ReadOptions, RequestId, SegmentId, Spec,
+    Access, ArenaRange, ChannelId, Entry, Failure, InlinePut, ListPage, ListQuery, Listing, Name, NodeId, Operation,
+    Outcome, Payload, Placement, PutConditions, ReadOptions, RequestId, SegmentId, Spec,
 };
 
 impl Engine {
+    /// Commits a put if it is an inline put on the fast path.
+    #[inline(always)]
+    pub fn inline_put(&mut self, now: Now, channel: ChannelId, entry: &Entry) -> Option<InlineCommit> {
+        let InlinePut { segment, offset, bytes, words } = InlinePut::of(entry)?;
+        if !self.output.is_empty() || !self.is_home(segment) {
+            return None;
+        }
+        let client = self.output.client(channel.client)?;
+        let segment = self.segments.fast_path_segment(segment)?;
+        segment.check_access(client.principal, Access::Write, offset, bytes.into()).ok()?;
+        segment.check_names_version(&PutConditions::default()).ok()?;
+        let (version, timestamp) = segment.next_stamp(&mut self.clock, now.wall_us);
+        segment.advance((version, timestamp));
+        let at = segment.at;
+        self.counters.requests += 1;
+        self.counters.commits += 1;
+        Some(InlineCommit { at, offset, bytes, words, version, timestamp })
+    }
+
     /// Always inlined: a call with an operation costs a null request 8 % more instructions.
     #[inline(always)]
     pub(crate) fn dispatch(
@@ -190,13 +211,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Rendezvous weight of a name on a node (FNV-1a over both, mixed once more). Each name goes to the node with the
-/// highest weight, so a node that joins or leaves moves only its own names.
-pub(crate) fn weight(node: NodeId, name: &Name) -> u64 {
-    let bytes = node.0.to_le_bytes().into_iter().chain(name.as_str().bytes());
-    let hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ hash >> 32
 }

@@ -24,21 +24,21 @@
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
 //! | `commits/` | the next version of a segment or of a row |
 //! | `locks/` | locks, waits for them, and watches of versions |
-//! | `uploads/` | large puts: parts and one commit, by both handlers |
+//! | `uploads/` | the parts of large puts |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended puts, and for puts that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
-//! | `home/name_claims.rs`, `home/outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
+//! | `home/name_claims.rs`, `outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
+//! | `home/roles.rs`, `home/replicated.rs` | decisions of the cluster; operations that a replica has acknowledged |
+//! | `home/replica/` | the replica's side |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
 //! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |
 //! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |
 //! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
 //! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
 //! | `remote/name_lookup.rs` | names that the whole cluster agrees on |
-//! | `home/roles.rs`, `home/replicated.rs` | decisions of the cluster; operations that a replica has acknowledged |
-//! | `replication/` | replicas |
+//! | `replication/` | the home's side of its replicas |
 //! | `replication/failover.rs` | transitions of the home's replica |
-//! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
-//! | `replication/replica.rs` | the replica's side |
+//! | `replication/forward.rs`, `replication/resync.rs` | forwarded puts, and the first copy |
 //! | `state/` | tables that know nothing of [`Engine`]: output, segments, lock queues, waits, replication, memory |
 //!
 //! The feature `planted`, off by default, adds bugs that tests must find.
@@ -54,6 +54,7 @@ mod fault_injection;
 mod home;
 mod ids;
 mod locks;
+mod outgoing_bytes;
 mod peer_messages;
 mod remote;
 mod replication;

@@ -4,11 +4,11 @@ use crate::action::{Action, CommitSource};
 use crate::config::Now;
 use crate::engine::Engine;
 use crate::fault_injection::planted;
+use crate::home::uploads::Uploader;
 use crate::ids::StepId;
 use crate::remote::served_get::ServedReply;
 use crate::requester::{Caller, ReplyFields, Requester};
 use crate::state::memory::uploads::UploadOwner;
-use crate::uploads::at_home::Uploader;
 use ddss_core::limits::{ANSWER_MARGIN_MAX_US, TIMEOUT_DEFAULT_US};
 use ddss_core::{Failure, LockToken, Message, NodeId, Outcome, Principal, Request, RequestId, Timestamp};
 

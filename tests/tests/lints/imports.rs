@@ -37,7 +37,6 @@ const FOLDERS_IN_CIRCLES: &[(&str, usize)] = &[
     ("ddss", 9),
     ("ddss-cli", 5),
     ("ddss-core", 4),
-    ("ddss-engine", 5),
     ("ddss-preload", 12),
     ("ddss-sim", 3),
     ("ddssd", 14),

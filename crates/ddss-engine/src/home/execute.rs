@@ -4,10 +4,10 @@
 use crate::action::{CommitSource, RangeSet};
 use crate::config::Now;
 use crate::home::handler::Home;
+use crate::home::uploads::Uploader;
 use crate::requester::{Caller, Requester};
 use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::state::memory::uploads::UploadOwner;
-use crate::uploads::at_home::Uploader;
 use ddss_core::{
     Access, ArenaRange, Failure, ListQuery, Message, Name, Operation, Outcome, Part, Payload, SegmentId, Spec, UploadId,
 };

@@ -2,9 +2,9 @@
 
 use crate::commits::handler::Commits;
 use crate::config::Counters;
-use crate::home::outgoing_bytes::OutgoingBytes;
 use crate::locks::handler::Locks;
 use crate::locks::watches::Watches;
+use crate::outgoing_bytes::OutgoingBytes;
 use crate::replication::handler::Replication;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;

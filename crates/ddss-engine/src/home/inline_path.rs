@@ -1,13 +1,9 @@
-//! Path of the smallest puts (see [`InlinePut`]): decided on the ring entry, answered without an action. The decisions
-//! and their order are those of `fast_path.rs`. Everything else, refusals included, goes through
-//! [`request`](Engine::request).
+//! Commit of the smallest puts ([`Engine::inline_put`](crate::Engine::inline_put)): decided on the ring entry, answered without
+//! an action. The decisions and their order are those of `fast_path.rs`. Everything else, refusals included, goes through
+//! [`request`](crate::Engine::request).
 
 use crate::action::{Action, CommitSource, RangeSet};
-use crate::config::Now;
-use crate::engine::Engine;
-use ddss_core::{
-    Access, ChannelId, Completion, Entry, InlinePut, Outcome, Payload, PutConditions, RequestId, Timestamp, Version,
-};
+use ddss_core::{ChannelId, Completion, Entry, Outcome, Payload, RequestId, Timestamp, Version};
 
 /// Commit of an inline put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,26 +39,5 @@ impl InlineCommit {
             Action::Commit { at, parts, source, version, timestamp },
             Action::Reply { channel, completion: done, data: None },
         ]
-    }
-}
-
-impl Engine {
-    /// Commits a put if it is an inline put on the fast path.
-    #[inline(always)]
-    pub fn inline_put(&mut self, now: Now, channel: ChannelId, entry: &Entry) -> Option<InlineCommit> {
-        let InlinePut { segment, offset, bytes, words } = InlinePut::of(entry)?;
-        if !self.output.is_empty() || !self.is_home(segment) {
-            return None;
-        }
-        let client = self.output.client(channel.client)?;
-        let segment = self.segments.fast_path_segment(segment)?;
-        segment.check_access(client.principal, Access::Write, offset, bytes.into()).ok()?;
-        segment.check_names_version(&PutConditions::default()).ok()?;
-        let (version, timestamp) = segment.next_stamp(&mut self.clock, now.wall_us);
-        segment.advance((version, timestamp));
-        let at = segment.at;
-        self.counters.requests += 1;
-        self.counters.commits += 1;
-        Some(InlineCommit { at, offset, bytes, words, version, timestamp })
     }
 }

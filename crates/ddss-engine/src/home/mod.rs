@@ -1,8 +1,10 @@
 //! Operations on segments whose home is this node. `handler.rs` names the state that they borrow. `home_ops.rs` decides
 //! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `rows/`
-//! decides the same for tables and maps. `outgoing_bytes.rs` is the handler of bytes for other nodes. `roles.rs` follows decisions about
-//! replicas, `replicated.rs` executes operations that replicas have acknowledged. The other files cover
-//! creation, names and metadata.
+//! decides the same for tables and maps. `roles.rs` follows decisions about replicas, `replicated.rs` executes operations that
+//! replicas have acknowledged, and `replica/` stores what other homes send. The other files cover uploads, creation, names
+//! and metadata.
+//!
+//! The home calls `locks/`, `commits/`, `uploads/`, `replication/` and `outgoing_bytes.rs`. None of them calls the home.
 
 pub(crate) mod execute;
 pub(crate) mod fast_path;
@@ -13,11 +15,11 @@ pub(crate) mod lifecycle;
 pub(crate) mod lock_ops;
 pub(crate) mod metadata;
 pub(crate) mod name_claims;
-pub(crate) mod outgoing_bytes;
-pub(crate) mod quota_checks;
+pub(crate) mod replica;
 pub(crate) mod replicated;
 pub(crate) mod roles;
 pub(crate) mod rows;
+pub(crate) mod uploads;
 
 #[cfg(test)]
 mod tests;

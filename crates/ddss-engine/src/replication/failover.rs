@@ -3,10 +3,10 @@
 
 use crate::action::Action;
 use crate::config::Now;
-use crate::dispatch::weight;
 use crate::fault_injection::planted;
 use crate::replication::handler::Replication;
 use crate::role::{Proposal, ProposalKind, RoleAssignment};
+use crate::state::peers::weight;
 use crate::state::replication::{HomeWork, Replicas, Role, SyncState};
 use ddss_core::{LockToken, NodeId, Refusal, SegmentId};
 

@@ -1,7 +1,7 @@
 //! Handler of the replica of a segment at home here. It sends and copies, and follows the state of the replica. It executes no
 //! operation: work of the home that follows is added to [`Replicas`], and the home does it after the step.
 
-use crate::home::outgoing_bytes::OutgoingBytes;
+use crate::outgoing_bytes::OutgoingBytes;
 use crate::state::memory::uploads::Uploads;
 use crate::state::output::Output;
 use crate::state::peers::Peers;

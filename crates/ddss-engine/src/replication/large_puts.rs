@@ -8,17 +8,13 @@
 use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
 use crate::replication::handler::Replication;
-use crate::replication::replica::{ForwardedPart, ReplicaPiece};
 use crate::requester::ReplyFields;
-use crate::state::memory::uploads::{LargeCommit, UploadOwner};
 use crate::state::replication::{
     ForwardKind, ForwardedUpload, HomeWork, PendingForward, Replicas, Role, SegmentChange, SyncState, UndoMemory,
 };
-use ddss_core::{Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Timestamp, UploadId};
+use ddss_core::{Failure, Message, NodeId, Outcome, SegmentId, Timestamp};
 
-// The home's side.
 impl Replication<'_> {
     /// Sends a complete upload to the replica. The put is committed and answered when the replica has committed it.
     pub(crate) fn forward_large(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
@@ -162,120 +158,5 @@ impl Replication<'_> {
             return;
         };
         self.upload_memory().drop_one(upload);
-    }
-}
-
-// The replica's side.
-impl Home<'_> {
-    /// Handles a part of a large put. After the last one this replica commits the value.
-    pub(crate) fn handle_forwarded_part(
-        &mut self,
-        now: Now,
-        node: NodeId,
-        sent: ReplicaPiece,
-        part: ForwardedPart,
-        (staged, tail): (u64, &[u8]),
-    ) {
-        let ForwardedPart { stamp, offset, at, total, length } = part;
-        self.clock.hear(stamp.1, now.wall_us);
-        if self.replica_for(node, &sent).is_none() {
-            return;
-        }
-        let Ok(segment) = self.segments.get(sent.id) else { return };
-        let is_inside = Part { upload: UploadId(1), at, total }.check(length).is_ok();
-        if !is_inside
-            || segment.check_range(offset, total).is_err()
-            || segment.has_history()
-            || segment.spec.layout().is_some()
-        {
-            return self.output.push(Action::Disconnect { node });
-        }
-        if !segment.is_whole() || !segment.is_followed_by(stamp) {
-            self.replication().drop_incoming(sent.id);
-            return self.refuse_piece(node, &sent, OfferReply::Empty);
-        }
-        match self.place_of_part(now, node, sent.id, &part) {
-            Ok((upload, to)) => {
-                let source = self.source_of(node, staged, tail);
-                self.output.push(Action::CopyAside { source, bytes: length, to });
-                self.acknowledge(node, &sent, ReplicaAck::Piece, stamp);
-                if at + length == total {
-                    self.commit_parts(node, &sent, upload, &part);
-                }
-            }
-            Err(refusal) => {
-                self.replication().drop_incoming(sent.id);
-                self.acknowledge(node, &sent, refusal, stamp);
-            }
-        }
-    }
-
-    /// Returns the upload of a part, and the pool offset for its bytes. The first part begins the upload; the home learns
-    /// from its refusal whether the room may come by itself.
-    fn place_of_part(
-        &mut self,
-        now: Now,
-        node: NodeId,
-        id: SegmentId,
-        part: &ForwardedPart,
-    ) -> Result<(UploadId, u64), ReplicaAck> {
-        let owner = UploadOwner::of_home(node);
-        let ForwardedPart { stamp: (_, timestamp), at, total, length, .. } = *part;
-        if at == 0 {
-            self.replication().drop_incoming(id);
-            let upload = self.upload_memory().begin_of_home(now, node, id, total)?;
-            if let Some(replication) = self.segments.replication_of(id) {
-                replication.incoming = Some((timestamp, upload));
-            }
-        }
-        let incoming = self.segments.replication_of(id).and_then(|replication| replication.incoming);
-        let (_, upload) = incoming.filter(|&(known, _)| known == timestamp).ok_or(ReplicaAck::Busy)?;
-        let to = self.uploads.append(now.steady_us, upload, (owner, id), (at, length));
-        to.map(|to| (upload, to)).map_err(|_| ReplicaAck::Busy)
-    }
-
-    /// Commits a large put whose parts are all here, and acknowledges it at the end.
-    fn commit_parts(&mut self, node: NodeId, sent: &ReplicaPiece, upload: UploadId, part: &ForwardedPart) {
-        let (id, (version, timestamp)) = (sent.id, part.stamp);
-        if let Some(replication) = self.segments.replication_of(id) {
-            replication.incoming = None;
-            replication.floor = replication.floor.max(timestamp);
-        }
-        let Ok((from, bytes)) = self.uploads.commit(upload, UploadOwner::of_home(node), id) else { return };
-        if planted!(self.segments, UncommittedParts) {
-            self.upload_memory().free_at(from);
-            return self.acknowledge(node, sent, ReplicaAck::Put, part.stamp);
-        }
-        let commit = LargeCommit {
-            requester: None,
-            offset: part.offset,
-            bytes,
-            from,
-            version,
-            timestamp,
-            acknowledges: Some((node, sent.epoch)),
-            is_drop_deferred: false,
-            has_undo: false,
-        };
-        // The replica exists: this cannot fail.
-        let _ = self.commits().start_large(id, commit);
-    }
-
-    /// Acknowledges a large put that this replica has committed, or reports that it has no room for it.
-    pub(crate) fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
-        let Some(replication) = self.segments.replication_of(id) else { return };
-        let home = (replication.node, replication.epoch);
-        let number = Message::NOT_STAGED;
-        match commit.acknowledges {
-            Some((node, epoch)) if home == (node, epoch) => {
-                let ack = if made { ReplicaAck::Put } else { ReplicaAck::NoRoom };
-                let sent = ReplicaPiece { id, epoch, number };
-                self.acknowledge(node, &sent, ack, (commit.version, commit.timestamp));
-            }
-            _ => {}
-        }
-        if commit.is_drop_deferred {
-            self.drop_replica(now, id);
-        }
     }
 }

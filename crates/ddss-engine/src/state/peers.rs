@@ -3,7 +3,7 @@
 use crate::config::Now;
 use crate::state::memory::staging::Staging;
 use ddss_core::limits::REMOTE_SEGMENTS_MAX;
-use ddss_core::{HybridClock, NodeId, RemoteWindow, SegmentId, SegmentInfo, Timestamp};
+use ddss_core::{HybridClock, Name, NodeId, RemoteWindow, SegmentId, SegmentInfo, Timestamp};
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 
@@ -104,4 +104,13 @@ impl Peers {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, bool)> + '_ {
         self.by_id.iter().map(|(&node, peer)| (node, peer.up))
     }
+}
+
+/// Rendezvous weight of a name on a node (FNV-1a over both, mixed once more). Each name goes to the node with the
+/// highest weight, so a node that joins or leaves moves only its own names.
+pub(crate) fn weight(node: NodeId, name: &Name) -> u64 {
+    let bytes = node.0.to_le_bytes().into_iter().chain(name.as_str().bytes());
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ hash >> 32
 }

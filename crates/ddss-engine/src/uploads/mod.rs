@@ -1,6 +1,5 @@
-//! Large puts: parts that the home stores, and one commit. `memory.rs` is the handler of the parts' memory, `at_home.rs` extends
-//! the handler `Home`, `remote.rs` the handler `Remote`.
+//! Large puts: parts that the home stores, and one commit. `memory.rs` is the handler of the parts' memory, `remote.rs` extends the
+//! handler `Remote`; `home/uploads.rs` decides about them.
 
-pub(crate) mod at_home;
 pub(crate) mod memory;
 pub(crate) mod remote;

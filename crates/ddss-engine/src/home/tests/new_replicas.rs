@@ -5,9 +5,9 @@ use super::interrupted_ops::{decide, lose, paired};
 use super::{NOW, OWNER, Parts};
 use crate::action::Action;
 use crate::config::Now;
+use crate::home::uploads::Uploader;
 use crate::requester::Requester;
 use crate::state::memory::uploads::UploadOwner;
-use crate::uploads::at_home::Uploader;
 use ddss_core::{
     ClientId, Failure, Message, NodeId, OfferReply, Outcome, PutConditions, Refusal, ReplicaAck, SegmentId, Spec,
     Storage, Timestamp, Version,

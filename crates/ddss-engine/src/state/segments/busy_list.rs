@@ -2,6 +2,7 @@
 //!
 //! A tick visits the segments that are due. The rest cost it nothing, however many they are.
 
+use crate::config::Now;
 use crate::state::segments::Segments;
 use ddss_core::SegmentId;
 use std::cmp::Reverse;
@@ -81,6 +82,20 @@ impl Segments {
             *watched.is_marked_busy
         });
         (self.busy, self.due, self.scheduled) = (busy, due, 0);
+    }
+
+    /// Records that an entry of a map expires at that time.
+    pub(crate) fn note_expiry(&mut self, now: Now, id: SegmentId, expiry_ms: u64) {
+        if expiry_ms > 0 && self.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
+            self.sweeps.note_expiry(now, id, expiry_ms);
+        }
+    }
+
+    /// Records that a table which this node has from another home, or from the daemon before, may be a map.
+    pub(crate) fn note_unknown_expiry(&mut self, now: Now, id: SegmentId) {
+        if self.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
+            self.sweeps.note_unknown(now, id);
+        }
     }
 
     /// Returns when the next of these segments needs attention, on the steady clock.

@@ -7,7 +7,6 @@
 use crate::action::GarbageSearch;
 use crate::config::Now;
 use crate::requester::{LockOwner, Requester};
-use crate::state::segments::Segments;
 use ddss_core::SegmentId;
 use ddss_core::limits::{SWEEP_BUCKETS_MAX, SWEEP_PAUSE_US, WAITERS_PER_SEGMENT_MAX};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -323,21 +322,5 @@ impl Sweeps {
             self.schedule(now, id, now.steady_us.saturating_add(Self::BLOCKED_US));
         }
         visited
-    }
-}
-
-impl Segments {
-    /// Records that an entry of a map expires at that time.
-    pub(crate) fn note_expiry(&mut self, now: Now, id: SegmentId, expiry_ms: u64) {
-        if expiry_ms > 0 && self.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
-            self.sweeps.note_expiry(now, id, expiry_ms);
-        }
-    }
-
-    /// Records that a table which this node has from another home, or from the daemon before, may be a map.
-    pub(crate) fn note_unknown_expiry(&mut self, now: Now, id: SegmentId) {
-        if self.get(id).is_ok_and(|segment| segment.spec.layout().is_some()) {
-            self.sweeps.note_unknown(now, id);
-        }
     }
 }
