@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { SIGNALS = 500, WORD = 8 };
+enum { SIGNALS = 500, WORD = 8, ROUNDS = 24, MUCH_MEMORY = 96 << 20 };
 static int ends[2];
 static volatile sig_atomic_t ran;
 extern sighandler_t sigset(int, sighandler_t);
@@ -82,6 +82,48 @@ static void act_of_old_names(void) {
     work_under(SIGUSR2, write_word, 0);
 }
 
+static pid_t handlers_child;
+
+// Forks, perhaps inside another fork. The child uses the stream after all other processes have closed this end.
+static void fork_here(int signal) {
+    if (ran++) return;
+    handlers_child = fork();
+    CHECK(handlers_child >= 0);
+    if (handlers_child) return;
+    uint64_t word = 1;
+    usleep(50000);
+    CHECK(send(ends[0], &word, WORD, 0) == WORD);
+    _exit(0);
+}
+
+// A timer interrupts each fork somewhere: the more memory, the longer the kernel takes.
+static void fork_in_forks(void) {
+    struct sigaction action = {.sa_handler = fork_here, .sa_flags = SA_RESTART};
+    char *memory = mmap(NULL, MUCH_MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED && !madvise(memory, MUCH_MEMORY, MADV_NOHUGEPAGE));
+    memset(memory, 1, MUCH_MEMORY);
+    CHECK(!sigaction(SIGALRM, &action, NULL));
+    for (int round = 0; round < ROUNDS; round++) {
+        struct itimerval soon = {{0, 0}, {0, 50 + 300 * round}};
+        uint64_t word = 0;
+        int status;
+        ran = 0;
+        CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) _exit(close(ends[0]));
+        while (!ran) usleep(100);
+        CHECK(!close(ends[0]) && waitpid(child, &status, 0) == child && !status);
+        int old = ends[1];
+        connect_pair();
+        CHECK(recv(old, &word, WORD, MSG_WAITALL) == WORD && word == 1);
+        CHECK(waitpid(handlers_child, &status, 0) == handlers_child && !status);
+        CHECK(recv(old, &word, WORD, 0) == 0 && !close(old));
+        move(ends[0], ends[1]), move(ends[1], ends[0]);
+        CHECK(is_shared() == has_library());
+    }
+}
+
 int main(int count_of, char **arguments) {
     const char *part = count_of > 1 ? arguments[1] : "";
     struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
@@ -93,6 +135,9 @@ int main(int count_of, char **arguments) {
         work_under(SIGRTMIN, count, 1);
     } else if (!strcmp(part, "names")) {
         act_of_old_names();
+    } else if (!strcmp(part, "forks")) {
+        alarm(0);
+        fork_in_forks();
     } else {
         return 2;
     }

@@ -17,3 +17,9 @@ fn signal_that_cannot_be_queued_again_leaves_no_signal_blocked() {
 fn handlers_that_are_set_by_old_names_wait_for_the_locks() {
     run("handlers_that_are_set_by_old_names_wait_for_the_locks", "names");
 }
+
+// If this failed, the child of a handler that interrupts a `fork` would lose what it writes, without an error.
+#[test]
+fn handler_that_interrupts_a_fork_forks() {
+    run("handler_that_interrupts_a_fork_forks", "forks");
+}

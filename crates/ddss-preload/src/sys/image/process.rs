@@ -28,10 +28,13 @@ thread_local! {
 extern "C" fn start() {
     name_owner();
     bypass::start();
-    // First, so that they run last before a fork: the streams count the child then.
-    crate::sys::install_fork_functions();
+    // Functions after a fork run in this order, and those before it in the opposite one. So the child is counted first; and the count
+    // has ended when the signals come that waited for the locks: their handlers may fork.
     // SAFETY: the functions stay loaded as long as the program.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    unsafe { libc::pthread_atfork(None, Some(in_parent), Some(in_child)) };
+    crate::sys::install_fork_functions();
+    // SAFETY: as above.
+    unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
     crate::startup::start();
 }
 
