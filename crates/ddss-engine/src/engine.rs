@@ -13,7 +13,7 @@ use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
-use crate::state::pending::{NameLookup, PendingAtomic, PendingOperations, PendingRecord};
+use crate::state::pending::{AwaitedReads, NameLookup, PendingOperations};
 use crate::state::read_cache::ReadCache;
 use crate::state::remote_locks::RemoteLocks;
 use crate::state::replication::Replicas;
@@ -24,7 +24,7 @@ use ddss_core::{
     ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Principal, Request, RequestId,
     SegmentId, Storage, Timestamp, Version,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The engine of one node.
 #[derive(Debug)]
@@ -37,10 +37,7 @@ pub struct Engine {
     pub(crate) peers: Peers,
     pub(crate) clock: HybridClock,
     pub(crate) counters: Counters,
-    /// Atomics that wait for the current value of their word.
-    pub(crate) pending_atomics: VecDeque<PendingAtomic>,
-    /// Operations on records that wait for the record's version.
-    pub(crate) pending_records: VecDeque<PendingRecord>,
+    pub(crate) awaited_reads: AwaitedReads,
     pub(crate) remote_locks: RemoteLocks,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
@@ -72,8 +69,7 @@ impl Engine {
             peers,
             clock: HybridClock::default(),
             counters: Counters::default(),
-            pending_atomics: VecDeque::new(),
-            pending_records: VecDeque::new(),
+            awaited_reads: AwaitedReads::default(),
             remote_locks: RemoteLocks::default(),
             directory: None,
             served_gets: ServedGets::default(),
@@ -90,12 +86,10 @@ impl Engine {
     #[inline]
     pub(crate) fn home(&mut self) -> Home<'_> {
         Home {
-            node: self.node,
             segments: &mut self.segments,
             replicas: &mut self.replicas,
             peers: &mut self.peers,
-            pending_atomics: &mut self.pending_atomics,
-            pending_records: &mut self.pending_records,
+            awaited_reads: &mut self.awaited_reads,
             served_gets: &mut self.served_gets,
             uploads: &mut self.uploads,
             directory: &mut self.directory,

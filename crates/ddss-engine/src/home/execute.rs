@@ -103,7 +103,7 @@ impl Home<'_> {
             }
             Operation::DropUpload { upload, .. } => {
                 if upload != UploadId(0) {
-                    let owner = UploadOwner { node: self.node, client: uploader(caller)?.client };
+                    let owner = UploadOwner { node: self.segments.node(), client: uploader(caller)?.client };
                     self.upload_memory().drop_upload(owner, upload);
                 }
                 self.output.answer(requester, Outcome::Done, Default::default());
@@ -178,7 +178,7 @@ impl Home<'_> {
     fn deliver_page(&mut self, requester: Requester, into: ArenaRange, page: &[u8], more: bool) {
         match requester {
             Requester::Client(channel, request) => {
-                self.output.reply_page(channel, request, into, page, (self.node, more));
+                self.output.reply_page(channel, request, into, page, (self.segments.node(), more));
             }
             Requester::Peer(node, step) => self.send_page(node, step, page, more),
         }

@@ -10,24 +10,19 @@ use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
-use crate::state::pending::{PendingAtomic, PendingRecord};
+use crate::state::pending::AwaitedReads;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use crate::state::served_gets::ServedGets;
 use crate::uploads::memory::UploadMemory;
-use ddss_core::{HybridClock, NodeId};
-use std::collections::VecDeque;
+use ddss_core::HybridClock;
 
 /// Borrows the state of the home's side and the output. Calls that local clients have at other nodes are out of reach.
 pub(crate) struct Home<'a> {
-    pub(crate) node: NodeId,
     pub(crate) segments: &'a mut Segments,
     pub(crate) replicas: &'a mut Replicas,
     pub(crate) peers: &'a mut Peers,
-    /// Atomics that wait for the current value of their word.
-    pub(crate) pending_atomics: &'a mut VecDeque<PendingAtomic>,
-    /// Operations on records that wait for the record's version.
-    pub(crate) pending_records: &'a mut VecDeque<PendingRecord>,
+    pub(crate) awaited_reads: &'a mut AwaitedReads,
     pub(crate) served_gets: &'a mut ServedGets,
     /// Large puts whose parts arrive.
     pub(crate) uploads: &'a mut Uploads,
@@ -50,8 +45,8 @@ impl Home<'_> {
 
     /// Returns the handler of locks and of the operations that wait in a lock queue.
     pub(crate) fn locks(&mut self) -> Locks<'_> {
-        let Home { segments, uploads, pending_records, counters, output, .. } = self;
-        Locks { segments, uploads, pending_records, counters, output }
+        let Home { segments, uploads, awaited_reads, counters, output, .. } = self;
+        Locks { segments, uploads, awaited_reads, counters, output }
     }
 
     /// Returns the handler of commits.

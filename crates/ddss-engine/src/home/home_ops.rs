@@ -128,7 +128,13 @@ impl Home<'_> {
                 let segment = self.segments.get_mut(id)?;
                 segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.pending_atomics.push_back(PendingAtomic { now, segment: id, offset, change, waiter: *waiter });
+                self.awaited_reads.atomics.push_back(PendingAtomic {
+                    now,
+                    segment: id,
+                    offset,
+                    change,
+                    waiter: *waiter,
+                });
                 self.output.push(Action::ReadWord { at });
             }
             PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
@@ -250,7 +256,7 @@ impl Home<'_> {
 
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
     pub(crate) fn word_read(&mut self, word: u64) {
-        let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
+        let pending = self.awaited_reads.atomics.pop_front().expect("each read of a word is answered once");
         let PendingAtomic { now, segment: id, offset, change, waiter } = pending;
         let Waiter { requester, deadline_us, .. } = waiter;
         let Ok(segment) = self.segments.get_mut(id) else {

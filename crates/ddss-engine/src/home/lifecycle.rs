@@ -154,7 +154,7 @@ impl Home<'_> {
     /// fits. A name that exists is not refused here: its own error says more.
     pub(crate) fn refuse_new(&mut self, requester: Requester, principal: Principal, name: &Name, spec: &Spec) -> bool {
         let home = self.directory.as_ref().and_then(|directory| directory.home_of(name));
-        let exists = self.segments.is_taken(name) || home.is_some_and(|home| home != self.node);
+        let exists = self.segments.is_taken(name) || home.is_some_and(|home| home != self.segments.node());
         let Err(failure) = self.segments.check_count() else {
             return self.refuse_over_quota(requester, principal, spec);
         };

@@ -49,7 +49,7 @@ fn may_hear(permissions: &Permissions, principal: Principal) -> Result<(), Failu
 
 impl Home<'_> {
     fn listing(&self, now: Now, segment: &Segment) -> Listing {
-        listing(now, self.node, segment, |node| self.replicas.can_serve(self.peers, node))
+        listing(now, self.segments.node(), segment, |node| self.replicas.can_serve(self.peers, node))
     }
 
     /// Returns the next page of this node's segments, and whether there are more.

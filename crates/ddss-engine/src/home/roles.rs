@@ -38,7 +38,7 @@ impl Home<'_> {
 
     /// Determines this node's role for a segment that was restored at start.
     fn find_role(&mut self, now: Now, id: SegmentId) {
-        let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
+        let (node, is_adopted) = (self.segments.node(), self.segments.is_adopted(id));
         let assignment = self.replicas.assignment(id).copied();
         let is_released = is_adopted || self.is_released(id);
         let is_new_cluster = self.directory.as_ref().is_some_and(|directory| !directory.is_compared());
@@ -77,11 +77,11 @@ impl Home<'_> {
     /// another one, although it once had all names of this node.
     fn is_released(&self, id: SegmentId) -> bool {
         let (Ok(segment), Some(directory)) = (self.segments.get(id), self.directory.as_ref()) else { return false };
-        directory.is_compared() && directory.home_of(&segment.name()) != Some(self.node)
+        directory.is_compared() && directory.home_of(&segment.name()) != Some(self.segments.node())
     }
 
     fn follow_assignment(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
-        let node = self.node;
+        let node = self.segments.node();
         let Some(replication) = self.segments.replication_of(id) else { return };
         if assignment.epoch < replication.epoch {
             // A restarted node receives old decisions too, which a home may already have surpassed.

@@ -9,7 +9,7 @@ use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
-use crate::state::pending::{PendingAtomic, PendingRecord};
+use crate::state::pending::AwaitedReads;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use crate::state::served_gets::ServedGets;
@@ -17,7 +17,6 @@ use ddss_core::{
     Failure, HybridClock, LockRequest, LockToken, Message, Name, NodeId, Outcome, Permissions, Principal,
     PutConditions, SegmentId, Shard, Spec, Timestamp, Version,
 };
-use std::collections::VecDeque;
 
 mod forwarded_rows;
 pub(super) mod interrupted_ops;
@@ -32,8 +31,7 @@ pub(super) struct Parts {
     pub(super) segments: Segments,
     replicas: Replicas,
     pub(super) peers: Peers,
-    pending_atomics: VecDeque<PendingAtomic>,
-    pending_records: VecDeque<PendingRecord>,
+    awaited_reads: AwaitedReads,
     served_gets: ServedGets,
     uploads: Uploads,
     directory: Option<NameClaims>,
@@ -56,8 +54,7 @@ impl Parts {
             segments: Segments::new(&config),
             replicas: Replicas::default(),
             peers: Peers::default(),
-            pending_atomics: VecDeque::new(),
-            pending_records: VecDeque::new(),
+            awaited_reads: AwaitedReads::default(),
             served_gets: ServedGets::default(),
             uploads: Uploads::new(1 << 20, 0),
             directory: None,
@@ -77,12 +74,10 @@ impl Parts {
 
     pub(super) fn home(&mut self) -> Home<'_> {
         Home {
-            node: NodeId(1),
             segments: &mut self.segments,
             replicas: &mut self.replicas,
             peers: &mut self.peers,
-            pending_atomics: &mut self.pending_atomics,
-            pending_records: &mut self.pending_records,
+            awaited_reads: &mut self.awaited_reads,
             served_gets: &mut self.served_gets,
             uploads: &mut self.uploads,
             directory: &mut self.directory,

@@ -26,7 +26,7 @@ pub(crate) struct Uploader {
 impl Home<'_> {
     fn owner_of(&self, uploader: &Uploader) -> UploadOwner {
         let node = match uploader.requester {
-            Requester::Client(..) => self.node,
+            Requester::Client(..) => self.segments.node(),
             Requester::Peer(node, _) => node,
         };
         UploadOwner { node, client: uploader.client }

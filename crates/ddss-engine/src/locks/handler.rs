@@ -8,17 +8,16 @@ use crate::requester::{LockOwner, ReplyFields, Requester};
 use crate::state::lock_queue::{Get, Holder, PendingOp, Waiter};
 use crate::state::memory::uploads::Uploads;
 use crate::state::output::Output;
-use crate::state::pending::{PendingRecord, RecordOp};
+use crate::state::pending::{AwaitedReads, PendingRecord, RecordOp};
 use crate::state::segments::Segments;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{Failure, Limit, LockRequest, LockToken, Outcome, PutConditions, SegmentId};
-use std::collections::VecDeque;
 
 /// Borrows the segments, whose queues have the holders and waiters, and what waiters own.
 pub(crate) struct Locks<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) uploads: &'a mut Uploads,
-    pub(crate) pending_records: &'a mut VecDeque<PendingRecord>,
+    pub(crate) awaited_reads: &'a mut AwaitedReads,
     pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
@@ -65,7 +64,15 @@ impl Locks<'_> {
         let segment = self.segments.get(id)?;
         let place = segment.spec.layout().ok_or(Failure::Unsupported)?.record(row).of_segment(segment.at);
         let op = RecordOp::Grant(token);
-        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking: None });
+        self.awaited_reads.records.push_back(PendingRecord {
+            now,
+            segment: id,
+            requester,
+            row,
+            place,
+            op,
+            blocking: None,
+        });
         self.output.push(Action::ReadRecord { place, word: None });
         Ok(())
     }

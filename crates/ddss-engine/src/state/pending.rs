@@ -12,7 +12,7 @@ use ddss_core::{
     SegmentId, Spec, Version,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// A get of a remote segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,6 +173,13 @@ pub(crate) struct Pending {
     /// Home that was asked.
     pub(crate) on: NodeId,
     pub(crate) wait: WaitState,
+}
+
+/// Operations at home here that wait until the daemon has read memory for them, in order.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitedReads {
+    pub(crate) atomics: VecDeque<PendingAtomic>,
+    pub(crate) records: VecDeque<PendingRecord>,
 }
 
 /// An atomic that waits for the current value of its word.

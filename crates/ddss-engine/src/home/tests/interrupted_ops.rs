@@ -232,7 +232,7 @@ fn change_whose_node_stops_being_the_home_after_its_read_does_nothing_and_says_s
         change.complete_read(parts.home());
         let refused = (Outcome::Failed(Failure::NodeDown), Version(0), 0);
         assert_eq!(settle(&mut parts, change, LATER), (0, vec![refused]), "{change:?}");
-        assert!(parts.pending_atomics.is_empty() && parts.pending_records.is_empty(), "{change:?}");
+        assert!(parts.awaited_reads.atomics.is_empty() && parts.awaited_reads.records.is_empty(), "{change:?}");
         assert_eq!(parts.output.store(b"second"), free, "{change:?}: its bytes are not freed");
     }
 }

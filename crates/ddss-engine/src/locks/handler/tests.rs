@@ -7,14 +7,13 @@ use crate::requester::{LockOwner, Requester};
 use crate::state::lock_queue::{PendingOp, Ready, Waiter};
 use crate::state::memory::uploads::{UploadOwner, Uploads};
 use crate::state::output::Output;
-use crate::state::pending::PendingRecord;
+use crate::state::pending::AwaitedReads;
 use crate::state::segments::Segments;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{
     ClientId, Failure, LockRequest, LockToken, Message, Name, NodeId, Outcome, Permissions, Principal, PutConditions,
     SegmentId, Shard, Spec, Storage, Timestamp,
 };
-use std::collections::VecDeque;
 
 const PEER: NodeId = NodeId(2);
 const OTHER: NodeId = NodeId(3);
@@ -25,7 +24,7 @@ const FIRST: LockToken = LockToken(77);
 struct Parts {
     segments: Segments,
     uploads: Uploads,
-    pending_records: VecDeque<PendingRecord>,
+    awaited_reads: AwaitedReads,
     counters: Counters,
     output: Output,
     id: SegmentId,
@@ -42,12 +41,12 @@ impl Parts {
         let id = made.expect("the pool is empty").segment;
         segments.formed(id).expect("it is in creation");
         let (uploads, counters, output) = (Uploads::new(1 << 20, 0), Counters::default(), Output::new());
-        Self { segments, uploads, pending_records: VecDeque::new(), counters, output, id }
+        Self { segments, uploads, awaited_reads: AwaitedReads::default(), counters, output, id }
     }
 
     fn locks(&mut self) -> Locks<'_> {
-        let Self { segments, uploads, pending_records, counters, output, .. } = self;
-        Locks { segments, uploads, pending_records, counters, output }
+        let Self { segments, uploads, awaited_reads, counters, output, .. } = self;
+        Locks { segments, uploads, awaited_reads, counters, output }
     }
 
     /// Grants the lock of the segment to a peer.
@@ -115,7 +114,7 @@ fn grant_of_a_row_is_answered_when_its_record_is_read() {
         matches!(actions[..], [Action::SetLockHolder { .. }, Action::ReadRecord { word: None, .. }]),
         "{actions:?}"
     );
-    assert_eq!(parts.pending_records.pop_front().map(|pending| pending.row), Some(2));
+    assert_eq!(parts.awaited_reads.records.pop_front().map(|pending| pending.row), Some(2));
 }
 
 #[test]
