@@ -240,6 +240,10 @@ fn calls_and_waits_outlive_a_crash_of_the_own_daemon() {
         let waits = there.wait(scope);
         std::thread::sleep(Duration::from_millis(300));
         own.kill().unwrap();
+        // A call that begins before the client knows of the death may have been done, as far as it can know.
+        let soon = there.plain.with_timeout(Duration::from_millis(100));
+        soon.stat().unwrap_err();
+        block_on(aio::Segment::from(&soon).stat()).unwrap_err();
         let calls = there.call(scope);
         std::thread::sleep(AWAY / 4);
         own.restart().unwrap();
