@@ -9,7 +9,7 @@
 //! only on the version that was read: if two workers ever run, the second fails at its next checkpoint and ends.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Shared, Spec};
+use ddss::{Cell, Spec};
 use ddss_examples::{Failed, Nodes, Task, check, open_soon};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -53,7 +53,7 @@ fn main() -> Result<(), Failed> {
 /// The worker: reads the last checkpoint, and continues from there.
 fn compute(task: &Task) -> Result<(), Failed> {
     let client = task.client()?;
-    let checkpoint: Shared<State> = Shared::new(open_soon(&client, NAME)?, 0)?;
+    let checkpoint: Cell<State> = open_soon(&client, NAME)?.cell(0)?;
     let last = checkpoint.get()?;
     let (mut state, mut version) = (last.value, last.stamp.version);
     println!("  a worker on {} goes on from step {}", client.node(), state.steps);
@@ -69,7 +69,7 @@ fn compute(task: &Task) -> Result<(), Failed> {
 fn start() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let segment = nodes.client(0)?.segment(NAME).allocate(Spec::new(size_of::<State>() as u64))?;
-    let checkpoint: Shared<State> = Shared::new(segment.clone(), 0)?;
+    let checkpoint: Cell<State> = segment.cell(0)?;
     checkpoint.put(&State::new())?;
     for (life, kill_at) in KILLS.into_iter().enumerate() {
         let worker = nodes.worker(life, "compute")?;

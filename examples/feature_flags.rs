@@ -9,7 +9,7 @@
 //! flags at the same time: `update` repeats the change of the slower one on the newer value.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{ErrorKind, Shared, Spec};
+use ddss::{Cell, ErrorKind, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -62,7 +62,7 @@ fn main() -> Result<(), Failed> {
 
 /// An operator sets half of the flags, one after the other.
 fn operate(nodes: &Nodes, index: usize) -> Result<(), Failed> {
-    let flags: Shared<Flags> = Shared::new(open_soon(&nodes.client(index)?, NAME)?, 0)?;
+    let flags: Cell<Flags> = open_soon(&nodes.client(index)?, NAME)?.cell(0)?;
     for _ in 0..CHANGES / 2 {
         flags.update(|flags| *flags = Flags { enabled: flags.enabled << 1 | 1, changes: flags.changes + 1 })?;
     }
@@ -72,7 +72,7 @@ fn operate(nodes: &Nodes, index: usize) -> Result<(), Failed> {
 /// A service acts on each change that it sees, until all flags are on. Returns the number of changes that it saw.
 fn serve(nodes: &Nodes, index: usize) -> Result<u64, Failed> {
     let segment = open_soon(&nodes.client(index)?, NAME)?.with_timeout(PATIENCE);
-    let flags: Shared<Flags> = Shared::new(segment.clone(), 0)?;
+    let flags: Cell<Flags> = segment.cell(0)?;
     let mut seen = 0;
     loop {
         let now = flags.get()?;

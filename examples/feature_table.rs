@@ -10,7 +10,7 @@
 //! node use one-sided transfers. Both are the same call.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Client, Model, SharedSlice, Spec};
+use ddss::{Array, Client, Model, Spec};
 use ddss_examples::{Failed, Nodes, Task, check, open_soon};
 use std::time::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -46,7 +46,7 @@ fn main() -> Result<(), Failed> {
 
 /// The writer of the features: it writes the whole table, row after row, ten times.
 fn write(client: &Client) -> Result<(), Failed> {
-    let table: SharedSlice<Row> = SharedSlice::open(client, NAME)?;
+    let table: Array<Row> = client.segment(NAME).open()?.array(0)?;
     for round in 1..=ROUNDS {
         for user in 0..USERS {
             table.put(user, &Row::new(user, round))?;
@@ -57,7 +57,7 @@ fn write(client: &Client) -> Result<(), Failed> {
 
 /// A reader goes through the table until it has seen the last round everywhere.
 fn read(client: &Client) -> Result<(), Failed> {
-    let table: SharedSlice<Row> = SharedSlice::new(open_soon(client, NAME)?, 0, USERS)?;
+    let table: Array<Row> = open_soon(client, NAME)?.array(0)?;
     let (begin, mut gets) = (Instant::now(), 0);
     let mut seen = [0; USERS];
     while seen.iter().any(|&round| round < ROUNDS) {

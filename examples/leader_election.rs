@@ -10,7 +10,7 @@
 //! free when its lease ends: once the process runs again, `lease_left` is zero, and its writes are refused.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{LockGuard, LockOptions, Model, Segment, Shared, Spec};
+use ddss::{Cell, LockGuard, LockOptions, Model, Segment, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn watch() -> Result<(), Failed> {
     let client = nodes.client(0)?;
     let segment = client.segment(NAME).allocate(Spec::new(64).model(Model::Write))?;
     let resigned = client.segment(RESIGNED).allocate(Spec::new(8))?;
-    let view: Shared<Leader> = Shared::new(segment.clone(), 0)?;
+    let view: Cell<Leader> = segment.cell(0)?;
     let mut candidates = Vec::new();
     for index in 0..3 {
         candidates.push(nodes.worker(index, "stand")?);
@@ -102,7 +102,7 @@ fn watch() -> Result<(), Failed> {
 }
 
 /// Waits for a leader with a greater token.
-fn leader_after(view: &Shared<Leader>, token: u64) -> Result<Leader, Failed> {
+fn leader_after(view: &Cell<Leader>, token: u64) -> Result<Leader, Failed> {
     let begin = Instant::now();
     loop {
         let leader = view.get()?.value;

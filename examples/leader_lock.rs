@@ -9,7 +9,7 @@
 //! DDSS can refuse them by the same number. Under the model `write` other processes can read while the lock is held.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{ErrorKind, LockOptions, Model, Shared, Spec};
+use ddss::{Cell, ErrorKind, LockOptions, Model, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -48,7 +48,7 @@ fn watch() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let spec = Spec::new(size_of::<Leader>() as u64).model(Model::Write);
     let segment = nodes.client(0)?.segment(NAME).allocate(spec)?;
-    let view: Shared<Leader> = Shared::new(segment.clone(), 0)?;
+    let view: Cell<Leader> = segment.cell(0)?;
     let mut candidates = Vec::new();
     for index in 0..CANDIDATES {
         candidates.push(nodes.worker(index, "stand")?);

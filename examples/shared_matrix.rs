@@ -10,7 +10,7 @@
 //! versions of its rows, and computed by another process.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Client, SharedSlice, Spec, TypedTable, Version};
+use ddss::{Array, Client, Spec, TypedTable, Version};
 use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
 
 const LEFT: &str = "examples/matrix/left";
@@ -72,8 +72,10 @@ fn work(task: &Task) -> Result<(), Failed> {
 
 /// Reads a whole factor, all of one version.
 fn factor(client: &Client, name: &str) -> Result<Vec<Row>, Failed> {
-    let matrix: SharedSlice<Row> = SharedSlice::new(open_soon(client, name)?, 0, SIZE)?;
-    Ok(matrix.get_range(0..SIZE)?.value)
+    let matrix: Array<Row> = open_soon(client, name)?.array(0)?;
+    let mut rows = vec![[0.0; SIZE]; SIZE];
+    matrix.get_into(0, &mut rows)?;
+    Ok(rows)
 }
 
 /// Small integers, so that sums of products are exact in whatever order they are added.
@@ -94,8 +96,8 @@ fn multiply() -> Result<(), Failed> {
     let (left, right) = (new(1), new(5));
     let mut factors = Vec::new();
     for (name, matrix) in [(LEFT, &left), (RIGHT, &right)] {
-        let shared: SharedSlice<Row> = SharedSlice::allocate(&client, name, SIZE)?;
-        shared.put_range(0, matrix)?;
+        let shared = client.segment(name).allocate((SIZE * size_of::<Row>()) as u64)?;
+        shared.array::<Row>(0)?.put_slice(0, matrix)?;
         factors.push(shared);
     }
     let product: TypedTable<Row> = TypedTable::allocate(&client, PRODUCT, SIZE as u64)?;
@@ -117,10 +119,10 @@ fn multiply() -> Result<(), Failed> {
     }
     verify(&left, &right, &product)?;
     for shared in factors {
-        shared.segment().clone().release()?;
+        shared.release()?;
     }
     next.release()?;
-    product.table().clone().segment().release()?;
+    product.table().segment().release()?;
     check(recovered == 1, || format!("{recovered} blocks of one dead worker"))?;
     println!("{BLOCKS} blocks by workers on two nodes, the one of a dead worker recovered, and the product is right");
     Ok(())

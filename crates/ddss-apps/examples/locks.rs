@@ -4,14 +4,17 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use ddss::{Client, ErrorKind, Shared};
+use ddss::{Cell, Client, ErrorKind, Version};
 use ddss_apps::locks::LockManager;
 
-fn account(client: &Client, name: &str) -> Result<Shared<i64>, ddss::Error> {
-    match Shared::allocate(client, name, &100) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Shared::open(client, name),
-        made => made,
+fn account(client: &Client, name: &str) -> Result<Cell<i64>, ddss::Error> {
+    let account = client.segment(name).open_or_allocate(8)?.cell(0)?;
+    match account.put_if(Version(0), &100) {
+        // Another process has opened it.
+        Err(error) if error.kind() == ErrorKind::VersionMismatch => {}
+        put => drop(put?),
     }
+    Ok(account)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

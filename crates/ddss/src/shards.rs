@@ -109,7 +109,7 @@ impl Shards {
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{BatchReply, ErrorKind, LockOptions, Shared, Spec};
+    use crate::{BatchReply, ErrorKind, LockOptions, Spec};
     use std::collections::BTreeSet;
     use std::time::Duration;
 
@@ -240,8 +240,8 @@ mod tests {
         {
             assert_eq!(error.kind(), ErrorKind::ReleaseMismatch, "{error}");
         }
-        let shared: Shared<u64> = Shared::open(&client, "here").unwrap();
-        shared.put(&7).unwrap();
+        let shared = client.segment("here").open().unwrap();
+        shared.cell::<u64>(0).unwrap().put(&7).unwrap();
         assert!(client.segment("nowhere").open().unwrap_err().has_failed_with(ddss_core::Failure::NotFound));
     }
 }

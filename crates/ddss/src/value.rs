@@ -34,7 +34,8 @@ impl Stamp {
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let limit = ddss::Shared::allocate(&client, "limit", &100u64)?;
+/// let limit = client.segment("limit").allocate(8)?.cell::<u64>(0)?;
+/// limit.put(&100)?;
 /// let seen = limit.get()?;
 /// assert_eq!((seen.value, seen.version().0), (100, 1));
 /// assert_eq!(seen.count_ones(), 3, "it can be used as the value itself");

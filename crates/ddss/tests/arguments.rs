@@ -3,7 +3,7 @@
 
 use ddss::{
     Client, ConnectOptions, Error, ErrorKind, LockOptions, Mode, Model, NodeId, Permissions, Placement, PutOptions,
-    Shared, SharedSlice, Spec, Storage, Version, aio,
+    Spec, Storage, Version, aio,
 };
 use std::time::Duration;
 
@@ -113,14 +113,13 @@ fn inverted_range_is_out_of_range() {
     // If this broke, an arithmetic mistake would read nothing, and look like an empty segment.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
-    let tasks = client.aio().unwrap();
-    let values = SharedSlice::<u64>::allocate(&client, "values", 8).unwrap();
-    let later: aio::SharedSlice<u64> = block_on(aio::SharedSlice::open(&tasks, "values")).unwrap();
+    let values = client.segment("values").allocate(64).unwrap();
+    let later = aio::Segment::from(&values);
     #[expect(clippy::reversed_empty_ranges, reason = "it is what is tested")]
     let range = 5..3;
-    assert_eq!(values.get_range(range.clone()).unwrap_err().kind(), ErrorKind::OutOfRange);
-    assert_eq!(block_on(later.get_range(range)).unwrap_err().kind(), ErrorKind::OutOfRange);
-    assert!(values.get_range(3..3).unwrap().value.is_empty());
+    assert_eq!(values.get(range.clone()).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(block_on(later.get(range)).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert!(values.get(3..3).unwrap().value.is_empty());
 }
 
 #[test]
@@ -158,14 +157,8 @@ fn refused_calls_name_the_true_reason_and_the_next_step() {
         assert_eq!((error.kind(), error.version()), (ErrorKind::VersionMismatch, Some(second)), "{error}");
         assert!(error.to_string().contains("version v2"), "{error}");
     }
-    // A value of another size, or a row of a table, is not the wanted one.
-    Shared::allocate(&client, "value", &7u64).unwrap();
-    let words = ["64 bytes", "8 bytes for one value"];
-    names(Shared::<u64>::open(&client, "mine"), &words);
-    names(block_on(aio::Shared::<u64>::open(&tasks, "mine")), &words);
-    names(Shared::<[u64; 2]>::open(&client, "value"), &["8 bytes", "16 bytes"]);
-    assert_eq!(*Shared::<u64>::open(&client, "value").unwrap().get().unwrap(), 7);
+    names(segment.cell::<[u64; 2]>(56), &["bytes 56 to 72", "64 bytes"]);
+    names(later.array::<u64>(65), &["bytes 65 to 65", "64 bytes"]);
     client.segment("rows").allocate(Spec::new(1).row_len(8)).unwrap();
-    names(Shared::<u64>::open(&client, "rows"), &["1 rows of 8 bytes"]);
     names(client.segment("rows").open().unwrap().wait_newer_than(Version(0)), &["a table", "Row::wait_newer_than"]);
 }

@@ -1,7 +1,7 @@
 //! Handles in services: cloned, sent to other threads, shared, and awaited in tasks that move.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use ddss::{Client, ConnectOptions, GetOptions, Segment, Shared, SharedSlice, Spec, Version, aio};
+use ddss::{Array, Cell, Client, ConnectOptions, GetOptions, Segment, Spec, Version, aio};
 use std::future::Future;
 use std::mem::size_of;
 use std::task::{Context, Waker};
@@ -23,9 +23,9 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
         is_a_handle::<Segment>(),
         is_a_handle::<aio::Client>(),
         is_a_handle::<aio::Segment>(),
-        is_a_handle::<Shared<u64>>(),
-        is_a_handle::<SharedSlice<u64>>(),
-        is_a_handle::<aio::Shared<u64>>(),
+        is_a_handle::<Cell<u64>>(),
+        is_a_handle::<Array<u64>>(),
+        is_a_handle::<aio::Cell<u64>>(),
     ];
     assert!(sizes.iter().all(|&size| size <= 128), "a handle is small: {sizes:?}");
     let node = ddssd::EphemeralNode::start().unwrap();

@@ -3,7 +3,7 @@
 
 use ddss::{
     Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, Mode, Model, NodeId, Permissions, Placement,
-    PutOptions, Segment, Shared, Spec, Strategy, Value, Version, aio,
+    PutOptions, Segment, Spec, Strategy, Value, Version,
 };
 use ddss_testkit::{Daemon, SetOnDrop};
 use std::future::Future;
@@ -324,9 +324,9 @@ fn retried_calls_share_one_deadline() {
         other.put(0, &[1; 8]).unwrap();
         *count += 1;
     };
-    let shared = Shared::<u64>::new(mine.with_timeout(soon), 0).unwrap();
+    let shared = mine.with_timeout(soon).cell::<u64>(0).unwrap();
     assert_eq!(failure(shared.update(in_between)), ErrorKind::TimedOut);
-    let shared = aio::Shared::<u64>::new(task.with_timeout(soon), 0).unwrap();
+    let shared = task.with_timeout(soon).cell::<u64>(0).unwrap();
     assert_eq!(failure(block_on(shared.update(in_between))), ErrorKind::TimedOut);
     // The new version comes late, under a lock for which the get that follows would wait.
     let (late, time) = (Duration::from_secs(3), Duration::from_secs(4));

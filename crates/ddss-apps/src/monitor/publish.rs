@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Mode, Model, Segment, Shared, Spec, Version};
+use ddss::{Cell, Client, Mode, Model, Segment, Spec, Version};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::Error;
@@ -15,7 +15,7 @@ fn prefix(service: &str) -> String {
 /// One instance of a service, which publishes counters.
 #[derive(Debug)]
 pub struct Publisher<T> {
-    counters: Shared<T>,
+    counters: Cell<T>,
 }
 
 impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
@@ -24,7 +24,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
         // A reader gets the newest version and waits for no client; other users may read.
         let spec = Spec::new(size_of::<T>() as u64).model(Model::Write).mode(Mode(0o644));
         let segment = open_or_allocate(client, &(prefix(service) + instance), spec)?;
-        let publisher = Publisher { counters: Shared::new(segment, 0)? };
+        let publisher = Publisher { counters: segment.cell(0)? };
         publisher.publish(first)?;
         Ok(publisher)
     }

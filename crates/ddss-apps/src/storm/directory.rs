@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use ddss::{Client, Model, Placement, SharedSlice, Spec};
+use ddss::{Array, Client, Model, Placement, Spec};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::chunk::{CHUNKS, Chunk};
@@ -23,7 +23,7 @@ pub trait Directory {
 /// A directory in a DDSS segment.
 #[derive(Debug)]
 pub struct SharedDirectory {
-    chunks: SharedSlice<Chunk>,
+    chunks: Array<Chunk>,
 }
 
 impl SharedDirectory {
@@ -35,14 +35,14 @@ impl SharedDirectory {
         chunks: &[Chunk],
     ) -> Result<SharedDirectory, Error> {
         let spec = Spec::new((CHUNKS * size_of::<Chunk>()) as u64).model(Model::Write).placement(placement);
-        let shared = SharedSlice::new(client.segment(name).allocate(spec)?, 0, CHUNKS)?;
-        shared.put_range(0, chunks)?;
+        let shared = client.segment(name).allocate(spec)?.array(0)?;
+        shared.put_slice(0, chunks)?;
         Ok(SharedDirectory { chunks: shared })
     }
 
     /// Opens an existing directory.
     pub fn open(client: &Client, name: &str) -> Result<SharedDirectory, Error> {
-        Ok(SharedDirectory { chunks: SharedSlice::open(client, name)? })
+        Ok(SharedDirectory { chunks: client.segment(name).open()?.array(0)? })
     }
 }
 
@@ -52,7 +52,9 @@ impl Directory for SharedDirectory {
     }
 
     fn chunks(&mut self) -> Result<Vec<Chunk>, Error> {
-        Ok(self.chunks.get_range(0..CHUNKS)?.value)
+        let mut chunks = vec![Chunk::new_zeroed(); CHUNKS];
+        self.chunks.get_into(0, &mut chunks)?;
+        Ok(chunks)
     }
 }
 

@@ -7,8 +7,10 @@
 use super::{Client, HeldLock, VersionWatch, only_aio, only_blocking, twin};
 
 mod allocate;
+mod array;
 mod batches;
 mod break_lock;
+mod cell;
 mod get_put;
 mod large_values;
 mod lock;
@@ -18,12 +20,13 @@ mod named;
 mod postcard_value;
 mod segment;
 mod tables;
-mod typed;
 mod vectored;
 mod watch;
 mod word;
 
+pub use array::Array;
 pub use batches::batch::Batch;
+pub use cell::Cell;
 pub use lock::LockGuard;
 pub use named::{Handle, Named};
 #[cfg(feature = "postcard")]
@@ -34,5 +37,4 @@ pub use tables::map_watch::PrefixWatch;
 pub use tables::row::Row;
 pub use tables::table::Table;
 pub use tables::typed_table::TypedTable;
-pub use typed::{Shared, SharedSlice};
 pub use word::Word;

@@ -1,4 +1,4 @@
-//! Tests of `api/typed.rs`.
+//! Tests of `api/cell.rs` and `api/array.rs`.
 
 use crate::testing::{TestNode, block_on};
 use crate::*;
@@ -16,11 +16,13 @@ fn typed_value_round_trips_and_no_update_is_lost() {
     // If this broke, two services would see different values, or lose updates.
     let node = TestNode::start();
     let client = node.client();
-    let point = Shared::allocate(&client, "point", &Point { x: 1, y: 2 }).unwrap();
+    let segment = client.segment("point").allocate(16).unwrap();
+    let point: Cell<Point> = segment.cell(0).unwrap();
+    point.put(&Point { x: 1, y: 2 }).unwrap();
     assert_eq!(*point.get().unwrap(), Point { x: 1, y: 2 });
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let point = Shared::<Point>::open(&node.client(), "point").unwrap();
+            let point: Cell<Point> = node.client().segment("point").open().unwrap().cell(0).unwrap();
             scope.spawn(move || {
                 for _ in 0..50 {
                     point.update(|point| point.x += 1).unwrap();
@@ -31,32 +33,33 @@ fn typed_value_round_trips_and_no_update_is_lost() {
     assert_eq!(*point.get().unwrap(), Point { x: 201, y: 2 });
     let stale = point.put_if(Version(1), &Point { x: 0, y: 0 }).unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
-    assert!(Shared::<Point>::new(point.segment().clone(), 1).is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
+    for offset in [1, u64::MAX] {
+        assert_eq!(segment.cell::<Point>(offset).unwrap_err().kind(), ErrorKind::OutOfRange);
+    }
 }
 
 #[test]
-fn typed_slice_checks_bounds_and_offsets() {
+fn array_checks_bounds_and_offsets() {
     // If this broke, one value would be read or written in another's place.
     let node = TestNode::start();
-    let client = node.client();
-    let scores: SharedSlice<u32> = SharedSlice::allocate(&client, "scores", 100).unwrap();
+    let segment = node.client().segment("scores").allocate(402).unwrap();
+    let scores: Array<u32> = segment.array(0).unwrap();
+    assert_eq!((scores.len(), scores.is_empty()), (100, false), "two bytes are no value");
     scores.put(99, &7).unwrap();
-    scores.put_range(10, &[1, 2, 3]).unwrap();
-    assert_eq!(scores.get_range(9..14).unwrap().value, [0, 1, 2, 3, 0]);
-    assert_eq!(SharedSlice::<u32>::open(&client, "scores").unwrap().len(), 100);
-    assert_eq!(*scores.get(99).unwrap(), 7);
-    for error in [scores.get(100).map(drop), scores.put(usize::MAX, &1).map(drop), scores.get_range(99..101).map(drop)]
-    {
+    scores.put_slice(10, &[1, 2, 3]).unwrap();
+    let mut found = [9; 5];
+    scores.get_into(9, &mut found).unwrap();
+    assert_eq!((found, *scores.get(99).unwrap()), ([0, 1, 2, 3, 0], 7));
+    let beyond = scores.get_into(99, &mut [0; 2]).map(drop);
+    for error in [scores.get(100).map(drop), scores.put(usize::MAX, &1).map(drop), beyond] {
         assert!(error.is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
     }
-    let raised = scores.update(11, |score| *score += 5).unwrap();
-    assert_eq!((raised.value, scores.get_range(10..13).unwrap().value), (7, vec![1, 7, 3]));
-    scores.put_if(12, raised.stamp.version, &4).unwrap();
-    let stale = scores.put_if(12, raised.stamp.version, &5).unwrap_err();
-    assert_eq!((stale.kind(), *scores.get(12).unwrap()), (ErrorKind::VersionMismatch, 4));
-    assert!(scores.update(100, |_| ()).is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
-    let part = SharedSlice::<u32>::new(scores.segment().clone(), 4, 9).unwrap();
-    assert!(part.get(9).is_err() && part.get(8).is_ok());
+    let last = segment.array::<u32>(396).unwrap();
+    assert_eq!((last.len(), *last.get(0).unwrap()), (1, 7));
+    assert!(last.get(1).is_err());
+    let none = segment.array::<u32>(399).unwrap();
+    assert!(none.is_empty() && none.get(0).is_err() && none.put_slice(0, &[]).is_ok());
+    assert_eq!(segment.array::<u32>(403).unwrap_err().kind(), ErrorKind::OutOfRange);
 }
 
 #[test]
@@ -64,27 +67,23 @@ fn async_views_read_values_of_blocking_views() {
     // If this broke, a value would depend on its reader.
     let node = TestNode::start();
     let (threads, tasks) = (node.client(), node.client().aio().unwrap());
-    let count = Shared::allocate(&threads, "count", &7u64).unwrap();
+    let segment = threads.segment("count").allocate(400).unwrap();
+    let (count, many): (Cell<u64>, Array<u32>) = (segment.cell(8).unwrap(), segment.array(16).unwrap());
+    count.put(&7).unwrap();
     block_on(async {
-        let same = aio::Shared::<u64>::open(&tasks, "count").await.unwrap();
+        let found = tasks.segment("count").open().await.unwrap();
+        let (same, all): (aio::Cell<u64>, aio::Array<u32>) = (found.cell(8).unwrap(), found.array(16).unwrap());
         assert_eq!(same.update(|count| *count += 1).await.unwrap().value, 8);
         assert_eq!(*count.get().unwrap(), *same.get().await.unwrap());
         assert_eq!(same.put(&9).await.unwrap(), count.get().unwrap().stamp);
         let stale = same.put_if(Version(1), &0).await.unwrap_err();
         assert_eq!(stale.kind(), ErrorKind::VersionMismatch);
-        let own = aio::Shared::allocate(&tasks, "own", &5u32).await.unwrap();
-        assert_eq!(*Shared::<u32>::open(&threads, "own").unwrap().get().unwrap(), *own.get().await.unwrap());
-        let many = aio::SharedSlice::<u32>::allocate(&tasks, "many", 100).await.unwrap();
-        many.put_range(98, &[1, 2]).await.unwrap();
-        many.put(0, &3).await.unwrap();
-        let found = aio::SharedSlice::<u32>::open(&tasks, "many").await.unwrap();
-        assert_eq!((found.len(), found.get_range(97..100).await.unwrap().value), (100, vec![0, 1, 2]));
-        assert_eq!(found.update(0, |score| *score += 1).await.unwrap().value, 4);
-        assert_eq!(SharedSlice::<u32>::open(&threads, "many").unwrap().get_range(98..100).unwrap().value, [1, 2]);
-        assert!(found.get(100).await.is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
-        assert!(
-            aio::Shared::<u64>::new(found.segment().clone(), 393)
-                .is_err_and(|error| error.kind() == ErrorKind::OutOfRange)
-        );
+        all.put_slice(94, &[1, 2]).await.unwrap();
+        all.put(0, &3).await.unwrap();
+        let mut read = [0; 3];
+        all.get_into(93, &mut read).await.unwrap();
+        assert_eq!((all.len(), read, *many.get(0).unwrap(), *many.get(95).unwrap()), (96, [0, 1, 2], 3, 2));
+        assert!(all.get(96).await.is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
+        assert!(found.cell::<u64>(393).is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
     });
 }

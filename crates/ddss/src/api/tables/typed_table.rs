@@ -83,7 +83,7 @@ impl<T: FromBytes + IntoBytes + Immutable> TypedTable<T> {
 
     /// Reads, changes and writes the value of a row, and retries until no other writer of that row interfered.
     /// Returns the written value. All attempts share the timeout of one call, as with
-    /// [`Shared::update`](crate::Shared::update).
+    /// [`Cell::update`](crate::Cell::update).
     pub async fn update(&self, row: u64, change: impl FnMut(&mut T)) -> Result<Versioned<T>, Error> {
         let place = self.table.at("update", row, 0, size_of::<T>())?;
         self.table.segment().update_value(place, change).await

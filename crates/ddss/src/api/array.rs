@@ -1,0 +1,104 @@
+//! Consecutive values of a type in a segment.
+
+use super::segment::Segment;
+use super::twin;
+use crate::error::Error;
+use crate::error::reason::Reason;
+use crate::value::{Stamp, Versioned};
+use std::marker::PhantomData;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Consecutive values of type `T` from an offset of a segment on: [`Segment::array`]. All have the version of the segment.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let scores: ddss::Array<u64> = client.segment("scores").allocate(8 * 1000)?.array(0)?;
+/// scores.put_slice(7, &[42, 43])?;
+/// let mut some = [0; 5];
+/// scores.get_into(5, &mut some)?;
+/// assert_eq!((some, scores.len()), ([0, 0, 42, 43, 0], 1000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[twin]
+#[derive(Debug)]
+pub struct Array<T> {
+    segment: Segment,
+    offset: u64,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        Self { segment: self.segment.clone(), kind: PhantomData, ..*self }
+    }
+}
+
+#[twin]
+impl Segment {
+    /// Views the bytes from `offset` to the end as values; sends nothing. Bytes behind the last whole value do not count.
+    pub fn array<T: FromBytes + IntoBytes + Immutable>(&self, offset: u64) -> Result<Array<T>, Error> {
+        if offset > self.len() {
+            return Err(Array::<T>::out_of_range(self, "view", offset, offset.into()));
+        }
+        Ok(Array { segment: self.clone(), offset, kind: PhantomData })
+    }
+}
+
+#[twin]
+impl<T> Array<T> {
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        let bytes = self.segment.len() - self.offset;
+        usize::try_from(bytes.checked_div(size_of::<T>() as u64).unwrap_or(0)).unwrap_or(usize::MAX)
+    }
+
+    /// Returns true if there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the offset of consecutive values.
+    pub(crate) fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
+        let byte = |index: usize| u128::from(self.offset) + index as u128 * size_of::<T>() as u128;
+        // A sum that overflows is beyond every array.
+        let (begin, end) = (byte(index), byte(index.saturating_add(count)));
+        if end > byte(self.len()) {
+            // An offset that does not fit its type is beyond every segment.
+            let offset = u64::try_from(begin).unwrap_or(u64::MAX);
+            return Err(Self::out_of_range(&self.segment, action, offset, end));
+        }
+        Ok(begin as u64)
+    }
+
+    fn out_of_range(segment: &Segment, action: &'static str, offset: u64, end: u128) -> Error {
+        Reason::OutOfRange { action, target: segment.name().to_owned(), offset, end, bytes: segment.len() }.into()
+    }
+}
+
+#[twin]
+impl<T: FromBytes + IntoBytes + Immutable> Array<T> {
+    /// Reads one value.
+    pub async fn get(&self, index: usize) -> Result<Versioned<T>, Error> {
+        let place = self.at("get", index, 1)?;
+        let mut value = T::new_zeroed();
+        let stamp = self.segment.get_into(place, value.as_mut_bytes()).await?;
+        Ok(Versioned { value, stamp })
+    }
+
+    /// Reads `into.len()` values, all of one version.
+    pub async fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
+        let place = self.at("get", index, into.len())?;
+        self.segment.get_into(place, into.as_mut_bytes()).await
+    }
+
+    /// Writes one value.
+    pub async fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
+        self.segment.put(self.at("put", index, 1)?, value.as_bytes()).await
+    }
+
+    /// Writes consecutive values as one version.
+    pub async fn put_slice(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
+        self.segment.put(self.at("put", index, values.len())?, values.as_bytes()).await
+    }
+}
