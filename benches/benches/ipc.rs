@@ -1,18 +1,17 @@
 //! Calls inside a node, beside a bare cache line between two cores.
 //!
 //! `null` is `Client::ping`: the client crate, the ring, the progress thread of a daemon in another process, its
-//! engine, and back. `echo` is the transport alone: a server that echoes each entry; `auto-spin` and `auto-adaptive`
-//! are `auto` by one of its two wait policies. `first` is a `null` of a sleeping daemon, `trickle` one every 100
-//! microseconds, `paced` one at a fixed rate. These two do not wait for earlier replies, and their latency counts from
-//! the time when a request was due. `shm-threads` and `shm-processes` are several clients at the same time.
+//! engine, and back. `echo` is the transport alone: a server that echoes each entry. `first` is a `null` of a sleeping
+//! daemon, `trickle` one every 100 microseconds, `paced` one at a fixed rate. These two do not wait for earlier
+//! replies, and their latency counts from the time when a request was due. `shm-threads` and `shm-processes` are
+//! several clients at the same time.
 #![forbid(unsafe_code)]
 
 use ddss::Strategy;
 use ddss_benches::baseline::{futex_wake, line_ping_pong, ring_stream};
 use ddss_benches::harness::Bench;
 use ddss_benches::system::{
-    Cluster, Crowd, Echo, Members, Task, echo, echo_by_policy, first, paced, ping, pipeline, run_as_member, run_crowd,
-    run_members,
+    Cluster, Crowd, Echo, Members, Task, echo, first, paced, ping, pipeline, run_as_member, run_crowd, run_members,
 };
 use std::time::Duration;
 
@@ -31,8 +30,7 @@ fn main() {
     // One null call in flight at a time.
     let nulls = Strategy::ALL.map(|strategy| ping(&cluster, strategy));
     let echoes = Strategy::ALL.map(|strategy| echo(&station, strategy, 1));
-    let policies = echo_by_policy(&station);
-    bench.family(line_ping_pong(bench.cores), nulls.into_iter().chain(echoes).chain(policies).collect());
+    bench.family(line_ping_pong(bench.cores), nulls.into_iter().chain(echoes).collect());
 
     // The maximum rate of one ring. The limit measures one direction only.
     for batch in [8, 32] {

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use ddss::{NodeId, Strategy};
 use ddss_core::Entry;
 use ddss_ipc::{
-    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, WaitClass, WaitMode,
-    WaitOutcome,
+    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, WaitClass, WaitOutcome,
 };
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
@@ -79,24 +78,13 @@ struct Question {
 
 /// Entries there and back, `outstanding` at a time.
 pub fn echo(service: &Rc<Echo>, strategy: Strategy, outstanding: usize) -> Figure {
-    echo_by(service, strategy, WaitMode::ByCores, &strategy.to_string(), outstanding)
-}
-
-/// Entries there and back under `auto`, with each of the two wait policies.
-pub fn echo_by_policy(service: &Rc<Echo>) -> [Figure; 2] {
-    [(WaitMode::SpinThenPark, "auto-spin"), (WaitMode::Adaptive, "auto-adaptive")]
-        .map(|(wait, name)| echo_by(service, Strategy::Auto, wait, name, 1))
-}
-
-fn echo_by(service: &Rc<Echo>, strategy: Strategy, wait: WaitMode, name: &str, outstanding: usize) -> Figure {
     let mut options = AttachOptions::default();
     options.strategy = strategy;
-    options.wait = wait;
     options.channels = 1;
     let attachment = Attachment::connect(&service.socket, &options).expect("the reception answers by itself");
     let channel = attachment.take_channel().expect("a fresh attachment has a channel");
     let trip = Question { echo: Rc::clone(service), channel, outstanding, _attachment: attachment };
-    Figure::new("ddss", "echo", 8, format!("shm/{name}/t1"), trip).outstanding(outstanding)
+    Figure::new("ddss", "echo", 8, format!("shm/{strategy}/t1"), trip).outstanding(outstanding)
 }
 
 impl RoundTrip for Question {

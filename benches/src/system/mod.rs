@@ -19,7 +19,7 @@ mod window;
 pub use calls::{Kind, Word, atomic, call, near_get, ping};
 pub use client_processes::{Members, run_as_member, run_members};
 pub use cluster::{Cluster, PLACEMENTS, Placement};
-pub use echo::{Echo, echo, echo_by_policy};
+pub use echo::{Echo, echo};
 pub use fabric::{FabricOp, FabricPair, one_sided};
 pub use idle::{first, idle, paced};
 pub(crate) use many_clients::run_threads;

@@ -1,7 +1,7 @@
 //! Quick ratios on one machine: round trips under each strategy against the raw ping-pong of one cache line.
 //!
 //! ```text
-//! cargo run --release -p ddss-ipc --example ring_ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch] [--unfair]
+//! cargo run --release -p ddss-ipc --example ring_ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch]
 //! ```
 //!
 //! The service runs on the last core; clients run on the others, or (`--shared`) anywhere. Compare figures of one run
@@ -45,7 +45,6 @@ struct Plan {
     clients: usize,
     millis: u64,
     shared: bool,
-    fair: bool,
 }
 
 fn main() {
@@ -73,7 +72,6 @@ fn main() {
                 clients: value("--clients", 1) as usize,
                 millis: value("--millis", 1000),
                 shared: arguments.iter().any(|argument| argument == "--shared"),
-                fair: !arguments.iter().any(|argument| argument == "--unfair"),
             };
             if mode == "raw" || mode == "slots" { raw(&plan) } else { strategy(&plan) }
         }
@@ -170,7 +168,6 @@ fn solo() {
 fn spawn(plan: &Plan, path: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["client", &plan.mode, &plan.clients.to_string(), &plan.millis.to_string(), &plan.shared.to_string()])
-        .arg(plan.fair.to_string())
         .arg(path)
         .stdout(Stdio::piped())
         .spawn()
@@ -309,13 +306,12 @@ fn serve(mut server: IpcServer, stop: &AtomicBool) -> (u64, u64) {
 }
 
 fn client(arguments: &[String]) {
-    let [mode, clients, millis, shared, fair, path] = arguments else { panic!("a client takes six arguments") };
+    let [mode, clients, millis, shared, path] = arguments else { panic!("a client takes five arguments") };
     let plan = Plan {
         mode: mode.clone(),
         clients: clients.parse().unwrap(),
         millis: millis.parse().unwrap(),
         shared: shared.parse().unwrap(),
-        fair: fair.parse().unwrap(),
     };
     let path = PathBuf::from(path);
     if !plan.shared {
@@ -381,7 +377,6 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
         options.channels = 1;
         options.arena_bytes = 4096;
         options.timeout = PATIENCE;
-        options.fair = plan.fair;
         let attachment = Attachment::connect(path, &options).unwrap();
         let mut channel = attachment.take_channel().unwrap();
         left -= 1;

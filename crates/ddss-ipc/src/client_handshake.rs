@@ -16,7 +16,6 @@
 //!                                         40  reply queue    u64   System V queue id + 1, 0 none
 //!                                         48  request queue  u64   the same
 //!                                         56  shards         u32   0 is one
-//!                                         60  user bucket    u32   in the service page
 //! ```
 //!
 //! A process that only maps an area of the node's memory requests it in place of the strategy. It gets a descriptor
@@ -27,7 +26,6 @@ use ddss_core::limits::PLANES_MAX;
 use ddss_core::{ClientId, NodeId};
 
 use crate::shm::layout::{LAYOUT_VERSION, MAGIC};
-use crate::shm::service_page::USER_BUCKETS;
 use crate::strategy::Strategy;
 
 /// Bytes of a hello.
@@ -73,8 +71,6 @@ pub(crate) struct Welcome {
     pub(crate) request_queue: Option<i32>,
     /// Number of shards of the daemon; each has its own socket.
     pub(crate) shards: u8,
-    /// Bucket of this user's thread counts in the service page.
-    pub(crate) user_bucket: u8,
 }
 
 /// Reasons for which the daemon refuses a client.
@@ -199,7 +195,6 @@ impl HandshakeReply {
                 frame[40..48].copy_from_slice(&queue_word(welcome.reply_queue).to_ne_bytes());
                 frame[48..56].copy_from_slice(&queue_word(welcome.request_queue).to_ne_bytes());
                 frame[56..60].copy_from_slice(&u32::from(welcome.shards).to_ne_bytes());
-                frame[60..64].copy_from_slice(&u32::from(welcome.user_bucket).to_ne_bytes());
             }
             Self::Area => frame[12..16].copy_from_slice(&KIND_AREA.to_ne_bytes()),
             Self::Refusal { code, text } => {
@@ -219,10 +214,7 @@ impl HandshakeReply {
             KIND_WELCOME => {
                 let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("node id out of range"))?;
                 let shards = u8::try_from(u32_at(frame, 56)).ok().filter(|&shards| usize::from(shards) <= PLANES_MAX);
-                let user_bucket =
-                    u8::try_from(u32_at(frame, 60)).ok().filter(|&user_bucket| usize::from(user_bucket) < USER_BUCKETS);
                 Ok(Self::Welcome(Welcome {
-                    user_bucket: user_bucket.ok_or(BadFrame::Malformed("user bucket out of range"))?,
                     shards: shards.ok_or(BadFrame::Malformed("shard count out of range"))?.max(1),
                     node: NodeId(node),
                     client: ClientId { index: u32_at(frame, 20), generation: u32_at(frame, 24) },
@@ -259,9 +251,8 @@ mod tests {
         assert_eq!(HandshakeReply::decode(&HandshakeReply::Area.encode()), Ok(HandshakeReply::Area));
         let client = ClientId { index: 7, generation: 9 };
         let (reply_queue, request_queue) = (Some(0), None);
-        let (node, arena_bytes, shards, user_bucket) = (NodeId(5), 4096, 2, 63);
-        let welcome =
-            Welcome { node, client, channels: 3, arena_bytes, reply_queue, request_queue, shards, user_bucket };
+        let (node, arena_bytes, shards) = (NodeId(5), 4096, 2);
+        let welcome = Welcome { node, client, channels: 3, arena_bytes, reply_queue, request_queue, shards };
         assert_eq!(
             HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()),
             Ok(HandshakeReply::Welcome(welcome))
@@ -299,18 +290,7 @@ mod tests {
         assert!(HandshakeReply::decode(&frame).is_err());
         let client = ClientId { index: 0, generation: 1 };
         let (node, reply_queue, request_queue) = (NodeId(1), None, None);
-        for (shards, user_bucket) in [(17, 0), (1, USER_BUCKETS as u8)] {
-            let welcome = Welcome {
-                node,
-                client,
-                channels: 1,
-                arena_bytes: 4096,
-                reply_queue,
-                request_queue,
-                shards,
-                user_bucket,
-            };
-            assert!(HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()).is_err());
-        }
+        let welcome = Welcome { node, client, channels: 1, arena_bytes: 4096, reply_queue, request_queue, shards: 17 };
+        assert!(HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()).is_err());
     }
 }

@@ -105,10 +105,12 @@ pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
 pub use shm::status_page::{Liveness, StatusReadError, read_all_statuses, read_status};
 #[cfg(not(loom))]
-pub use strategy::{STRATEGY_VARIABLE, Strategy, WaitClass, WaitMode};
+pub use strategy::{STRATEGY_VARIABLE, Strategy, WaitClass};
 #[cfg(not(loom))]
 pub use sys::{Access, Credentials, InheritedSocket, MemoryError, SharedMemory};
 #[cfg(not(loom))]
 pub use trace_sampling::{TracedRequest, clock_ns};
 #[cfg(not(loom))]
 pub use transport::channel_transport::WaitOutcome;
+#[cfg(not(loom))]
+pub use wait::back_off::BackOff;

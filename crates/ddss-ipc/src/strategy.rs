@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// | `Mq` | System V message queue | System V message queue | both sleep in the kernel |
 /// | `Rmq` | ring in shared memory | System V message queue | service polls, client sleeps |
 /// | `Rcq` | ring | ring | both poll |
-/// | `Auto` | ring | ring | spin a bounded time, then park |
+/// | `Auto` | ring | ring | spin, then yield, then sleep |
 ///
 /// ```
 /// # use ddss_ipc as ddss;
@@ -31,7 +31,7 @@ pub enum Strategy {
     Rmq,
     /// Rings both ways, both sides poll.
     Rcq,
-    /// Rings both ways; spin a bounded time, then park.
+    /// Rings both ways; spin, then yield, then sleep.
     #[default]
     Auto,
 }
@@ -107,32 +107,11 @@ fn unknown(name: &str) -> String {
     format!("unknown strategy {name:?}: use mq, rmq, rcq or auto")
 }
 
-/// How a client of `Rcq` or `Auto` waits.
-///
-/// ```
-/// use ddss_ipc::{AttachOptions, WaitMode};
-///
-/// assert_eq!(AttachOptions::default().wait, WaitMode::ByCores);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum WaitMode {
-    /// `SpinThenPark` if there are four cores or more and fewer calling threads than cores; otherwise `Adaptive`.
-    #[default]
-    ByCores,
-    /// Spins a bounded time (under `Rcq`, until the reply), then sleeps. For threads with a core each.
-    SpinThenPark,
-    /// Offers the core to others and takes turns. For threads that share their cores.
-    Adaptive,
-}
-
 /// Class of an operation, which decides how its caller waits (the paper's section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WaitClass {
-    /// Get, put, atomics: as the strategy says, polling where it polls.
+    /// Get, put, atomics, locks: as the strategy says, polling where it polls.
     Polling,
-    /// Locks: like polling, but a caller in a long lock queue waits for other callers and not for the service, and
-    /// sleeps.
-    LockQueue,
     /// Allocate, release and the like: may sleep under every strategy.
     Sleeping,
 }

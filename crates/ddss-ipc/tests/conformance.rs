@@ -1,4 +1,4 @@
-//! One suite for every strategy: the same calls have the same results under each transport and each wait policy.
+//! One suite for every strategy: the same calls have the same results under each transport and each back-off.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,90 +9,90 @@ use std::io::{BufRead, BufReader};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ddss_ipc::{AttachOptions, Attachment, Channel, Strategy, WaitClass, WaitMode, WaitOutcome};
+use ddss_ipc::{AttachOptions, Attachment, BackOff, Channel, Strategy, WaitClass, WaitOutcome};
 use rustix::event::{PollFd, PollFlags};
 use support::{Echo, INVERT, LATER, NEVER, NOW, REVERSE, TIMEOUT, attach, call, role, spawn};
 
 const CALLS: u64 = 5_000;
 
-/// Strategy and wait policy of a client.
+/// Strategy of a client, and the number of cores for which its back-off is made.
 #[derive(Clone, Copy)]
 struct Way {
     strategy: Strategy,
-    wait: WaitMode,
+    cores: usize,
 }
 
 impl Way {
     fn set(self, options: &mut AttachOptions) {
-        (options.strategy, options.wait) = (self.strategy, self.wait);
+        (options.strategy, options.back_off) = (self.strategy, BackOff::for_cores(self.cores));
     }
 }
 
 macro_rules! suite {
-    ($($name:ident: $strategy:expr, $wait:expr;)*) => { $(
+    ($($name:ident: $strategy:expr, $cores:expr;)*) => { $(
         mod $name {
             use super::*;
 
             #[test]
             fn another_process_calls_and_detaches() {
-                super::another_process_calls_and_detaches(Way { strategy: $strategy, wait: $wait });
+                super::another_process_calls_and_detaches(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn full_window_is_refused_and_drains() {
-                super::full_window_is_refused_and_drains(Way { strategy: $strategy, wait: $wait });
+                super::full_window_is_refused_and_drains(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn all_channels_full_lose_no_entry() {
-                super::all_channels_full_lose_no_entry(Way { strategy: $strategy, wait: $wait });
+                super::all_channels_full_lose_no_entry(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn replies_in_any_order_reach_their_channel() {
-                super::replies_in_any_order_reach_their_channel(Way { strategy: $strategy, wait: $wait });
+                super::replies_in_any_order_reach_their_channel(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn payloads_travel_in_the_arena() {
-                super::payloads_travel_in_the_arena(Way { strategy: $strategy, wait: $wait });
+                super::payloads_travel_in_the_arena(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn channel_has_one_owner_and_is_reusable() {
-                super::channel_has_one_owner_and_is_reusable(Way { strategy: $strategy, wait: $wait });
+                super::channel_has_one_owner_and_is_reusable(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn wait_ends_at_its_deadline() {
-                super::wait_ends_at_its_deadline(Way { strategy: $strategy, wait: $wait });
+                super::wait_ends_at_its_deadline(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn wait_ends_when_daemon_is_killed() {
-                super::wait_ends_when_daemon_is_killed(Way { strategy: $strategy, wait: $wait });
+                super::wait_ends_when_daemon_is_killed(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn completion_makes_descriptor_readable() {
-                super::completion_makes_descriptor_readable(Way { strategy: $strategy, wait: $wait });
+                super::completion_makes_descriptor_readable(Way { strategy: $strategy, cores: $cores });
             }
 
             #[test]
             fn sleeping_service_is_woken() {
-                super::sleeping_service_is_woken(Way { strategy: $strategy, wait: $wait });
+                super::sleeping_service_is_woken(Way { strategy: $strategy, cores: $cores });
             }
         }
     )* };
 }
 
 suite! {
-    mq: Strategy::Mq, WaitMode::ByCores;
-    rmq: Strategy::Rmq, WaitMode::ByCores;
-    rcq: Strategy::Rcq, WaitMode::Adaptive;
-    auto: Strategy::Auto, WaitMode::Adaptive;
-    rcq_spin_then_park: Strategy::Rcq, WaitMode::SpinThenPark;
-    auto_spin_then_park: Strategy::Auto, WaitMode::SpinThenPark;
+    mq: Strategy::Mq, 2;
+    rmq: Strategy::Rmq, 2;
+    rcq: Strategy::Rcq, 2;
+    auto: Strategy::Auto, 2;
+    rcq_with_own_core: Strategy::Rcq, 4;
+    auto_with_own_core: Strategy::Auto, 4;
 }
 
 /// Child process that calls.
@@ -100,16 +100,13 @@ suite! {
 fn child_client() {
     // A child that did nothing would pass its parent's test: the parent counts the replies.
     let Some(argument) = role() else { return };
-    let [strategy, wait, path]: [&str; 3] = argument.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
-    let modes = [WaitMode::ByCores, WaitMode::SpinThenPark, WaitMode::Adaptive];
-    let wait = modes.into_iter().find(|mode| format!("{mode:?}") == wait).unwrap();
-    let way = Way { strategy: strategy.parse().unwrap(), wait };
+    let [strategy, cores, path]: [&str; 3] = argument.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
+    let way = Way { strategy: strategy.parse().unwrap(), cores: cores.parse().unwrap() };
     let attachment = attach(path.as_ref(), |options| way.set(options));
     let mut channel = attachment.take_channel().unwrap();
     for value in 0..CALLS {
         let class = match value % 64 {
             0 => WaitClass::Sleeping,
-            1 => WaitClass::LockQueue,
             _ => WaitClass::Polling,
         };
         call(&mut channel, class, value);
@@ -146,7 +143,7 @@ fn wait(channel: &mut Channel) -> u64 {
 fn another_process_calls_and_detaches(way: Way) {
     // If this failed, no client could communicate with the daemon at all.
     let echo = Echo::start();
-    let child = spawn("child_client", &format!("{} {:?} {}", way.strategy, way.wait, echo.path.display()));
+    let child = spawn("child_client", &format!("{} {} {}", way.strategy, way.cores, echo.path.display()));
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     echo.wait_for("all answers", |seen| seen.answered.load(Ordering::Acquire) == CALLS);
@@ -260,7 +257,7 @@ fn wait_ends_at_its_deadline(way: Way) {
     let mut channel = attachment.take_channel().unwrap();
     channel.submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
     channel.ring_doorbell();
-    for class in [WaitClass::Polling, WaitClass::LockQueue, WaitClass::Sleeping, WaitClass::Polling] {
+    for class in [WaitClass::Polling, WaitClass::Sleeping, WaitClass::Polling] {
         let deadline = Instant::now() + Duration::from_millis(30);
         assert_eq!(channel.wait(class, deadline), WaitOutcome::TimedOut);
         assert!(Instant::now() >= deadline);

@@ -44,6 +44,5 @@ mod topology;
 
 pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_node};
 pub use idle_config::IdleConfig;
-pub use idle_strategy::YieldTo;
 pub use progress::{ProgressTask, ProgressThread, RuntimeError, StopHandle};
 pub use topology::{MemoryNode, Topology};

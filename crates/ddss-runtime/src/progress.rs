@@ -1,8 +1,8 @@
 //! The progress thread, and the handle that stops it.
 
 use crate::affinity::pin_to;
-use crate::idle_config::{IDLE, IdleConfig};
-use crate::idle_strategy::{IdleAction, IdleStrategy, YieldTo};
+use crate::idle_config::IdleConfig;
+use crate::idle_strategy::{IdleAction, IdleStrategy};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,25 +20,6 @@ pub trait ProgressTask {
     fn has_served_peers(&self) -> bool {
         false
     }
-    /// Returns true if a client on this core keeps computing while this thread serves it, as of the last poll.
-    fn has_computing_client(&mut self) -> bool {
-        false
-    }
-    /// Returns true if a client on this core has its result and yields until it is scheduled. `idle`: there is no
-    /// other work now.
-    fn should_yield_core(&mut self, idle: bool) -> bool {
-        let _ = idle;
-        false
-    }
-    /// Returns the known thread that may have run during the last yield.
-    fn last_yielded_to(&mut self) -> YieldTo {
-        YieldTo::Unknown
-    }
-    /// Reports each change of whether this thread's core is uncontended by threads that do not wait for it; initially
-    /// it is.
-    fn set_core_uncontended(&mut self, uncontended: bool) {
-        let _ = uncontended;
-    }
     /// Prepares to sleep: notifies every source of work, then checks once more. Returns false if there is work; then
     /// no source believes that the thread sleeps.
     fn arm(&mut self) -> bool;
@@ -46,9 +27,9 @@ pub trait ProgressTask {
     fn disarm(&mut self);
     /// Passes the descriptors that become readable when work arrives to `wait`.
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>]));
-    /// Returns the time to spin after the last work, if it depends on the current clients; `usual` is the value of the
+    /// Returns the time without sleep after the last work, if it depends on the current clients; `usual` is that of the
     /// [`IdleConfig`].
-    fn spin_limit(&self, usual: Duration) -> Duration {
+    fn awake_limit(&self, usual: Duration) -> Duration {
         usual
     }
     /// Returns the longest permitted sleep.
@@ -191,61 +172,32 @@ impl Drop for ProgressThread {
 
 fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopHandle) {
     let mut strategy = IdleStrategy::new(config);
-    let mut is_contended = false;
-    task.set_core_uncontended(true);
     while !stopper.is_requested() {
         let worked = task.poll() > 0;
-        if task.should_yield_core(!worked) {
-            hand_over(&mut strategy);
-        }
         if worked {
             strategy.record_work();
-            if task.has_computing_client() {
-                strategy.record_competitor();
-            }
             continue;
         }
         if task.has_served_peers() {
-            strategy.record_service();
+            strategy.record_work();
         }
-        match strategy.next_action(|usual| task.spin_limit(usual)) {
+        match strategy.next_action(|usual| task.awake_limit(usual)) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => {
                 let began = Instant::now();
                 std::thread::yield_now();
                 let now = Instant::now();
-                strategy.record_yield(now, now.duration_since(began), task.last_yielded_to());
+                strategy.record_yield(now, now.duration_since(began));
             }
-            IdleAction::Park => {
+            IdleAction::Sleep => {
                 let is_timeout = task.arm() && {
-                    let woken = park(task, task.park_limit().min(config.park_max), stopper);
+                    let woken = park(task, task.park_limit().min(config.sleep_max), stopper);
                     task.disarm();
                     !woken
                 };
                 if is_timeout { strategy.record_timeout() } else { strategy.record_wakeup() }
             }
         }
-        if is_contended != strategy.is_core_contended() {
-            is_contended = !is_contended;
-            task.set_core_uncontended(!is_contended);
-        }
-    }
-}
-
-/// Hands the core to a waiting client, unless another thread kept the core for long recently.
-fn hand_over(strategy: &mut IdleStrategy) {
-    let mut began = Instant::now();
-    // The scheduler may run this thread again anyway.
-    for _ in 0..IDLE.hand_overs_max {
-        if strategy.is_core_occupied(began) {
-            return;
-        }
-        std::thread::yield_now();
-        let now = Instant::now();
-        if strategy.record_hand_over(now, now.duration_since(began)) {
-            return;
-        }
-        began = now;
     }
 }
 
@@ -304,9 +256,9 @@ mod tests {
         let received = Arc::new(AtomicBool::new(false));
         let seen = received.clone();
         let config = IdleConfig {
-            spin: Duration::ZERO,
-            yields: 0,
-            park_max: Duration::from_secs(3600),
+            yield_after: Duration::ZERO,
+            sleep_after: Duration::ZERO,
+            sleep_max: Duration::from_secs(3600),
             ..IdleConfig::default()
         };
         let thread =

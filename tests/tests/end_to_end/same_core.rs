@@ -1,4 +1,4 @@
-//! Clients that share their daemon's core and yield to it while they wait, and one that stops there.
+//! Clients that share their daemon's core, and one that stops there.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::time::Duration;
@@ -35,9 +35,9 @@ fn first(daemon: &Daemon) -> ScriptedClient {
     first
 }
 
-// If this failed, a client that dies or stops while it yields on the daemon's core would block all calls.
+// If this failed, a client that dies or stops on the daemon's core would block all calls.
 #[test]
-fn client_stopped_while_yielding_delays_no_other_client() {
+fn client_stopped_on_daemon_core_delays_no_other_client() {
     let (daemon, core) = daemon();
     let mut other = first(&daemon);
     for strategy in ["rcq", "auto"] {
@@ -57,9 +57,9 @@ fn client_stopped_while_yielding_delays_no_other_client() {
     }
 }
 
-// If this failed, a client would yield on the core of a daemon that is dead until its deadline.
+// If this failed, a client on the core of a daemon that is dead would wait until its deadline.
 #[test]
-fn client_yielding_to_killed_daemon_gets_an_error() {
+fn client_on_core_of_killed_daemon_gets_an_error() {
     for strategy in ["rcq", "auto"] {
         let (mut daemon, core) = daemon();
         let _first = first(&daemon);

@@ -105,7 +105,6 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss-ipc/src/server/server.rs",
     "crates/ddss-ipc/src/server/poll_scheduler.rs",
     "crates/ddss-ipc/src/server/fair_share.rs",
-    "crates/ddss-ipc/src/server/active_threads.rs",
     "crates/ddss-core/src/**",
     "crates/ddss-engine/src/**",
     "crates/ddssd/src/shard/actions/inflight_reads.rs",

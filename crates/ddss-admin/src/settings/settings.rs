@@ -117,7 +117,7 @@ settings! {
     /// daemon has claimed, never the first), or none
     #[arg(long, env = "DDSS_CORE", value_name = "CORE")]
     core: CoreChoice,
-    /// Microseconds the progress thread spins before it sleeps [default: 50]
+    /// Microseconds without work until the progress thread sleeps [default: 50]
     #[arg(long, env = "DDSS_SPIN_US", value_name = "US")]
     spin_us: u64,
     /// Never sleep: for a core without other work
@@ -194,7 +194,7 @@ impl Settings {
     pub const FILE_BYTES: u64 = 1 << 30;
     /// Default grace period: as long as a call without a deadline.
     pub const DRAIN: Duration = Duration::from_secs(2);
-    /// Default time that the progress thread spins before it sleeps.
+    /// Default time without work until the progress thread sleeps.
     pub const SPIN: Duration = Duration::from_micros(50);
     /// Name of the default settings file in the daemon's directory.
     pub const FILE_NAME: &str = "ddssd.conf";

@@ -86,8 +86,6 @@ const FLAG_PARKED: u16 = 32;
 const FLAG_ENTRY: u16 = 64;
 /// Lock of a row of a table: its first byte is at `offset`. A get of several rows, instead of ranges.
 const FLAG_ROW: u16 = 128;
-/// Hint of a vectored get: the caller is on the service's core and continues to work there meanwhile.
-const FLAG_GOES_ON: u16 = 1 << 15;
 
 /// Undecodable request: its failure, and the id to answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -265,18 +263,6 @@ impl Request {
         (entry[0] >> 32) as u8 == OP_COLLECT
     }
 
-    /// Adds a hint to a vectored get's entry: the caller is on the service's core and continues to work there until it
-    /// needs the answer. The request itself does not change.
-    pub fn set_working_hint(entry: &mut Entry) {
-        put_flags(entry, &[(true, FLAG_GOES_ON)]);
-    }
-
-    /// Returns true if the entry has that hint.
-    #[inline]
-    pub fn has_working_hint(entry: &Entry) -> bool {
-        entry[0] >> 48 & u64::from(FLAG_GOES_ON) != 0
-    }
-
     /// Makes the cancel of a request that this side has encoded.
     pub const fn cancel_of(entry: &Entry) -> Operation {
         Operation::Cancel { segment: SegmentId::from_bits(entry[2]), request: RequestId(entry[1]) }
@@ -306,7 +292,7 @@ impl Request {
         let known = match op {
             OP_GET => FLAG_INLINE | FLAG_VERSION,
             OP_GET_MANY if flags & FLAG_ROW != 0 => FLAG_ROW,
-            OP_GET_MANY => FLAG_VERSION | FLAG_GOES_ON,
+            OP_GET_MANY => FLAG_VERSION,
             OP_PUT if inline => FLAG_INLINE,
             OP_PUT => FLAG_VERSION | FLAG_TOKEN | FLAG_ENTRY,
             OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,

@@ -19,14 +19,15 @@ use crate::connection::Connection;
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
-use crate::strategy::{Strategy, WaitMode};
+use crate::strategy::Strategy;
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
 use crate::transport::channel_transport::ChannelTransport;
 use crate::transport::ring_ends::RingEnds;
 use crate::transport::ring_transport::RingTransport;
 use crate::transport::sysv::{Mq, Rmq, SysvParts};
 use crate::transport::sysv_timeout::TimeoutThread;
-use crate::transport::waiting::policy::WaitPolicy;
+use crate::transport::waiter::Waiter;
+use crate::wait::back_off::BackOff;
 
 /// Options of one attach.
 #[derive(Clone, Debug)]
@@ -40,14 +41,8 @@ pub struct AttachOptions {
     pub arena_bytes: usize,
     /// Time limit of the whole attach.
     pub timeout: Duration,
-    /// True if clients share their cores fairly under `Auto` when there are more calling threads than cores.
-    ///
-    /// True (the default): calling threads yield the core to each other, so that each gets its share. False leaves this
-    /// to the kernel, which lets one thread run for milliseconds while the others wait. That gains the last few percent
-    /// of throughput.
-    pub fair: bool,
     /// How a client of `Rcq` or `Auto` waits.
-    pub wait: WaitMode,
+    pub back_off: BackOff,
 }
 
 impl Default for AttachOptions {
@@ -57,8 +52,7 @@ impl Default for AttachOptions {
             channels: 8,
             arena_bytes: ARENA_BYTES_DEFAULT,
             timeout: Duration::from_secs(2),
-            fair: true,
-            wait: WaitMode::default(),
+            back_off: BackOff::default(),
         }
     }
 }
@@ -349,14 +343,8 @@ impl AttachAttempt<'_> {
             return Err(self.malformed("the service page has the wrong magic or version"));
         }
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let connection = Arc::new(Connection::new(
-            options.strategy,
-            options.fair,
-            (service_page, welcome.user_bucket),
-            socket,
-            wake,
-        ));
-        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout, options.wait)?);
+        let connection = Arc::new(Connection::new(options.strategy, service_page, socket, wake));
+        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout, options.back_off)?);
         Ok(Attachment { connection, free_channels, arena, welcome })
     }
 
@@ -367,7 +355,7 @@ impl AttachAttempt<'_> {
         welcome: &Welcome,
         memory: &SharedMemory,
         layout: &Layout,
-        wait: WaitMode,
+        back_off: BackOff,
     ) -> Result<FreeChannels, AttachError> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id)
@@ -399,73 +387,11 @@ impl AttachAttempt<'_> {
                 }
                 (strategy, _) => {
                     let ends = RingEnds::new(connection, memory, layout, channel)?;
-                    Box::new(RingTransport::new(ends, WaitPolicy::new(strategy, wait)))
+                    Box::new(RingTransport::new(ends, Waiter::new(back_off, strategy == Strategy::Rcq)))
                 }
             };
             channels.push(ChannelState { index: channel as u8, outstanding: 0, transport });
         }
         Ok(FreeChannels::new(channels, timeout_thread, hangup_monitor))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Acceptor, AcceptorConfig, ClientEvent, IpcServer, TracedRequest};
-    use ddss_core::{ChannelId, Entry, NodeId};
-    use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn other_users_and_repeated_threads_do_not_count_as_active() {
-        // If this failed, a user with many channels would make every client of the node yield its core all the time. A
-        // thread that calls through two clients would count as two, and sleep in each call to another node.
-        if !rustix::process::geteuid().is_root() {
-            return eprintln!(
-                "skipped: other_users_and_repeated_threads_do_not_count_as_active: not root, so no other user is available"
-            );
-        }
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let path = folder.path().join("socket");
-        let mut server = IpcServer::open(NodeId(7)).unwrap();
-        let mut config = AcceptorConfig::new(&server);
-        config.socket_mode = 0o666;
-        let acceptor = Acceptor::start(&path, config, server.inbox().sink()).unwrap();
-        let attach = |user: u32, channels| {
-            let path = path.clone();
-            let attached = std::thread::spawn(move || {
-                // Sets the user of this thread only; it ends with the thread.
-                let user = rustix::process::Uid::from_raw(user);
-                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-                Attachment::connect(&path, &AttachOptions { channels, arena_bytes: 4096, ..AttachOptions::default() })
-                    .unwrap()
-            });
-            attached.join().unwrap()
-        };
-        let (loud, alone) = (attach(65534, 9), [attach(65532, 2), attach(65532, 1)]);
-        let (friend, other) = (attach(65534, 1), attach(65533, 1));
-        for _ in 0..5 {
-            let Some(ClientEvent::Attached(session)) = (0..).find_map(|_| server.next_event()) else {
-                panic!("unexpected end of a client")
-            };
-            server.add_client(session).unwrap();
-        }
-        let submit = |attachment: &Attachment| {
-            let mut channel = attachment.take_channel().unwrap();
-            channel.submit([0; 8]).unwrap();
-            channel
-        };
-        let _channels: Vec<_> = std::thread::scope(|scope| {
-            let calling = (0..9).map(|_| scope.spawn(|| submit(&loud))).collect::<Vec<_>>();
-            calling.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        let _by_one_thread = [submit(&alone[0]), submit(&alone[0]), submit(&alone[1])];
-        for _ in 0..1000 {
-            server.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
-        }
-        let active = [&loud, &friend, &other, &alone[0], &alone[1]]
-            .map(|attachment| attachment.connection.active_threads().active);
-        assert_eq!(active, [9, 9, 0, 1, 1]);
-        acceptor.stop();
     }
 }

@@ -81,7 +81,7 @@ impl Channel {
 
     /// Returns true if the caller runs on the service's core.
     pub fn is_on_service_core(&self) -> bool {
-        self.state_ref().transport.connection().shared_core().is_some()
+        self.state_ref().transport.connection().is_on_service_core()
     }
 
     /// Yields the shared core to the service. A caller that will do other work before it waits calls this, so that its

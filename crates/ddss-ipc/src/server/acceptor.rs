@@ -27,7 +27,6 @@ use super::session::{ClientEvent, ClientEventSink, Session, make_memory};
 use crate::client_handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
 use crate::server::area_access::AreaAccess;
 use crate::shm::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
-use crate::shm::service_page::user_bucket;
 use crate::socket;
 use crate::sys::{Credentials, InheritedSocket, SharedMemory, credentials_of};
 use crate::transport::sysv_journal::{OwnedQueue, QueueJournal, QueueRole};
@@ -542,7 +541,6 @@ impl AcceptorThread {
         let answer = HandshakeReply::Welcome(Welcome {
             node: self.config.service_info.node,
             shards: self.config.shards,
-            user_bucket: user_bucket(session.credentials.uid),
             client: session.client,
             channels: session.layout.channels() as u32,
             arena_bytes: session.layout.arena_bytes() as u64,

@@ -61,14 +61,11 @@ pub(crate) enum ReplyOutcome {
 /// Outcome of [`ServerChannel::wake`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WakeOutcome {
-    NotAsleep,
+    /// No thread was woken here: none sleeps, or the kernel wakes the reader of a queue.
+    Nothing,
     Thread,
     /// A task waits at the client's socket and has to be sent a byte.
     Task,
-    /// The client yields, and wants the service's core.
-    Yielding,
-    /// Unknown: the kernel wakes the reader of a queue.
-    Maybe,
 }
 
 /// Frequency with which a channel is polled.
@@ -86,9 +83,6 @@ pub(crate) struct ServerChannel {
     completions: Completions,
     control: MappedWord,
     stamp: MappedWord,
-    thread: MappedWord,
-    /// Process id of the client; 0 if unknown.
-    process: u32,
     /// Requests taken and not answered: never more than a ring holds, whatever the client states.
     in_flight: usize,
     /// Sequence for which the client was last woken.
@@ -103,14 +97,10 @@ pub(crate) struct ServerChannel {
     pub(crate) poll_rate: PollRate,
     /// Sweeps without a request. Owned by the scheduler.
     pub(crate) idle_sweeps: u32,
-    /// Period of the last request. Owned by the scheduler.
-    pub(crate) period: u32,
     /// Index in the list of its poll rate. Owned by the scheduler.
     pub(crate) list_index: usize,
     /// Index of the user in the fair shares. Owned by the scheduler.
     pub(crate) user: u32,
-    /// Bucket in which its threads are counted. Owned by the scheduler.
-    pub(crate) user_bucket: u8,
 }
 
 impl ServerChannel {
@@ -140,8 +130,6 @@ impl ServerChannel {
             completions,
             control: memory.word_at(layout.control_offset(index))?,
             stamp: memory.word_at(layout.stamp_offset(index))?,
-            thread: memory.word_at(layout.thread_offset(index))?,
-            process: session.credentials.pid.unsigned_abs(),
             in_flight: 0,
             woken_for: None,
             violation: None,
@@ -150,25 +138,14 @@ impl ServerChannel {
             unflushed: false,
             poll_rate: PollRate::Fresh,
             idle_sweeps: 0,
-            period: u32::MAX,
             list_index: 0,
             user: 0,
-            user_bucket: 0,
         })
     }
 
     /// Returns the id of the channel's client.
     pub(crate) fn client(&self) -> ClientId {
         self.id.client
-    }
-
-    /// Returns the calling thread as the client states it, or the channel itself if that is unknown. A false statement
-    /// only affects the counts of the client's own user, and never counts more threads than channels.
-    pub(crate) fn caller_thread(&self) -> [u32; 2] {
-        match self.thread.load(Ordering::Relaxed) as u32 {
-            thread if thread != 0 && self.process != 0 => [self.process, thread],
-            _ => [!self.id.client.index, self.id.index.into()],
-        }
     }
 
     /// Returns the number of requests taken and not answered.
@@ -351,11 +328,6 @@ impl ServerChannel {
         }
     }
 
-    /// Returns true if the client waits on the service's core and yields.
-    pub(crate) fn is_yielding(&self) -> bool {
-        self.in_flight > 0 && park::is_yielding(&self.control)
-    }
-
     /// Wakes the client if it sleeps and its awaited entry is published. Call after `order::before_wake`.
     #[inline]
     pub(crate) fn wake(&mut self) -> WakeOutcome {
@@ -365,27 +337,22 @@ impl ServerChannel {
         };
         let Some((sleep, awaited)) = park::find_sleeper(&self.control, published) else {
             self.woken_for = None;
-            return if matches!(self.completions, Completions::Queue { .. }) {
-                WakeOutcome::Maybe
-            } else {
-                WakeOutcome::NotAsleep
-            };
+            return WakeOutcome::Nothing;
         };
         // Woken for this sequence already and not yet running: one wake-up suffices, since the entry is published.
         if self.woken_for == Some(awaited) {
-            return WakeOutcome::NotAsleep;
+            return WakeOutcome::Nothing;
         }
         self.woken_for = Some(awaited);
         match (sleep, &self.completions) {
             (SleepMode::Socket, _) => WakeOutcome::Task,
-            (SleepMode::Yield, _) => WakeOutcome::Yielding,
             (SleepMode::Futex, Completions::Ring(ring)) => {
                 let word = ring.slots().sequence_word(awaited);
                 // The wake cannot fail on a mapped word, and every sleeper has a time-out.
                 let _ = futex::wake(word, futex::Flags::empty(), 1);
                 WakeOutcome::Thread
             }
-            (SleepMode::Futex, Completions::Queue { .. }) => WakeOutcome::Maybe,
+            (SleepMode::Futex, Completions::Queue { .. }) => WakeOutcome::Nothing,
         }
     }
 }

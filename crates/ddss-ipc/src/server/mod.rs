@@ -2,12 +2,10 @@
 //!
 //! The `acceptor` runs on its own thread, listens on a `listen_socket` and turns each handshake into a `session`. The
 //! progress thread owns the `server`. Its `poll_scheduler` decides which `channel`s to poll, with `fair_share` between
-//! users and the counts of `active_threads`.
+//! users.
 
 #[cfg(not(loom))]
 pub(crate) mod acceptor;
-#[cfg(not(loom))]
-pub(crate) mod active_threads;
 #[cfg(not(loom))]
 pub(crate) mod area_access;
 #[cfg(not(loom))]

@@ -14,12 +14,10 @@ use std::collections::VecDeque;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ChannelId, ClientId, Entry};
 
-use super::active_threads::ActiveThreads;
 use super::channel::{PollRate, ReplyOutcome, ServerChannel, WakeOutcome};
 use super::fair_share::FairShare;
 use super::protocol_violation::ProtocolViolation;
 use super::request_handler::RequestHandler;
-use crate::shm::service_page::user_bucket;
 use crate::sync::order;
 use crate::trace_sampling::TracedRequest;
 
@@ -73,12 +71,9 @@ pub(crate) struct PollScheduler {
     /// Channels with deferred replies, since the client's queue is full.
     deferred: VecDeque<u32>,
     violations: VecDeque<ProtocolViolation>,
-    /// A client that yields on the service's core has its reply.
-    has_yield_request: bool,
-    /// A client was woken, or may have been.
-    has_woken: bool,
     shares: FairShare,
-    pub(crate) active_threads: ActiveThreads,
+    /// Number of sweeps, which wraps.
+    sweeps: u32,
 }
 
 /// Count and weight of requests taken from a channel.
@@ -125,10 +120,8 @@ impl PollScheduler {
             polls_before_wake: 0,
             deferred: VecDeque::new(),
             violations: VecDeque::with_capacity(VIOLATIONS_MAX),
-            has_yield_request: false,
-            has_woken: false,
             shares: FairShare::default(),
-            active_threads: ActiveThreads::default(),
+            sweeps: 0,
         }
     }
 
@@ -151,7 +144,6 @@ impl PollScheduler {
         channel.poll_rate = PollRate::Fresh;
         channel.list_index = self.count(PollRate::Fresh);
         channel.user = self.shares.add_channel(uid);
-        channel.user_bucket = user_bucket(uid);
         self.lists[PollRate::Fresh as usize].push(key);
         self.channels[key as usize] = Some(channel);
         ChannelKey(key)
@@ -216,7 +208,7 @@ impl PollScheduler {
         if !self.deferred.is_empty() {
             self.send_deferred(1);
         }
-        let sweep = self.active_threads.next_sweep();
+        self.sweeps = self.sweeps.wrapping_add(1);
         let reserved = RESERVED_FOR_COLD.min(budget / 2);
         let mut remaining = budget - reserved;
         self.visit_hot::<SEVERAL>(&mut remaining, take);
@@ -226,7 +218,7 @@ impl PollScheduler {
         let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(PollRate::Hot) / 2;
         self.polls_before_wake = self.polls_before_wake.saturating_sub(slice);
         self.visit_cold::<SEVERAL>(PollRate::Cold, slice, &mut remaining, take);
-        if long || sweep.is_multiple_of(FRESH_EVERY) {
+        if long || self.sweeps.is_multiple_of(FRESH_EVERY) {
             self.visit_cold::<SEVERAL>(PollRate::Fresh, FRESH_SLICE, &mut remaining, take);
         }
         budget - remaining
@@ -356,9 +348,6 @@ impl PollScheduler {
     #[inline(always)]
     fn finish_visit(&mut self, key: u32) {
         let Some(channel) = self.channels[key as usize].as_mut() else { return };
-        if self.active_threads.is_first(&mut channel.period) {
-            self.active_threads.count(channel.user_bucket, channel.caller_thread());
-        }
         match std::mem::replace(&mut channel.replied, ReplyOutcome::Unsolicited) {
             ReplyOutcome::Unsolicited => {}
             ReplyOutcome::Sent => self.mark_unflushed(key),
@@ -478,39 +467,14 @@ impl PollScheduler {
             let Some(channel) = self.channels[key as usize].as_mut() else { continue };
             channel.unflushed = false;
             match channel.wake() {
-                WakeOutcome::NotAsleep => continue,
-                WakeOutcome::Maybe => {
-                    self.has_woken = true;
-                    continue;
-                }
-                WakeOutcome::Yielding => {
-                    self.has_yield_request = true;
-                    continue;
-                }
+                WakeOutcome::Nothing => continue,
                 WakeOutcome::Thread => {}
                 WakeOutcome::Task => send(channel.client()),
             }
-            self.has_woken = true;
             self.polls_before_wake = self.count(PollRate::Cold);
             return true;
         }
         false
-    }
-
-    /// Takes the flag that a client which yields on the service's core has its reply.
-    pub(crate) fn take_yield_request(&mut self) -> bool {
-        std::mem::take(&mut self.has_yield_request)
-    }
-
-    /// Takes the flag that a client was woken, or may have been.
-    pub(crate) fn take_wake_flag(&mut self) -> bool {
-        std::mem::take(&mut self.has_woken)
-    }
-
-    /// Returns true if a client with requests in flight yields on the service's core.
-    pub(crate) fn has_same_core_waiter(&self) -> bool {
-        let mut hot = self.lists[PollRate::Hot as usize].iter();
-        hot.any(|key| self.channels[*key as usize].as_ref().is_some_and(ServerChannel::is_yielding))
     }
 
     pub(crate) fn next_violation(&mut self) -> Option<ProtocolViolation> {

@@ -34,8 +34,6 @@ use crate::sys::{Credentials, MemoryError, SharedMemory};
 
 /// Events that may wait for the progress thread; a full inbox makes the acceptor wait.
 const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;
-/// Hot channels that count as few: only among these the server looks for a client that yields on its core.
-const FEW_CHANNELS: usize = 4;
 /// Maximum number of events taken from the kernel when the service wakes up.
 const EVENTS_MAX: usize = 64;
 
@@ -220,38 +218,20 @@ impl IpcServer {
     /// does not allocate if it has room for `budget` more.
     #[inline]
     pub fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        let taken = self.scheduler.poll(budget, into);
-        self.publish_thread_counts();
-        taken
+        self.scheduler.poll(budget, into)
     }
 
     /// Serves up to `budget` requests through `handler`. Each reply is published before the next request is taken. A
     /// request without a reply is in flight, and [`reply`](Self::reply) answers it later.
     #[inline]
     pub fn serve(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
-        let taken = self.scheduler.serve(budget, handler);
-        self.publish_thread_counts();
-        taken
+        self.scheduler.serve(budget, handler)
     }
 
     /// Returns true if a channel had requests recently.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.scheduler.hot_count() > 0
-    }
-
-    #[inline(always)]
-    fn publish_thread_counts(&mut self) {
-        if self.scheduler.active_threads.has_changed() {
-            self.publish_changed_counts();
-        }
-    }
-
-    #[cold]
-    fn publish_changed_counts(&mut self) {
-        for (bucket, active_threads) in self.scheduler.active_threads.changes() {
-            self.service_page.set_active_threads(bucket, active_threads);
-        }
     }
 
     /// Makes the next sweeps poll every channel that has a request.
@@ -359,48 +339,10 @@ impl IpcServer {
         self.epoll.as_fd()
     }
 
-    /// Publishes the core that the service runs on: clients on the same core yield instead of spinning. Call it from
+    /// Publishes the core that the service runs on: clients on the same core sleep instead of spinning. Call it from
     /// the service's thread now and then, or once if the thread is pinned.
     pub fn publish_core(&self) {
         self.service_page.set_core(rustix::thread::sched_getcpu());
-    }
-
-    /// Publishes whether no other thread is known to want the service's core. Clients that wait on it then yield
-    /// instead of sleeping.
-    pub fn publish_core_exclusive(&self, exclusive: bool) {
-        self.service_page.set_core_exclusive(exclusive);
-    }
-
-    /// Takes the flag that a client which yields on the service's core has its reply and should get the core now.
-    #[inline]
-    pub fn take_yield_request(&mut self) -> bool {
-        self.scheduler.take_yield_request()
-    }
-
-    /// Takes the flag that a client was woken, or may have been.
-    pub fn take_wake_flag(&mut self) -> bool {
-        self.scheduler.take_wake_flag()
-    }
-
-    /// Returns true if exactly one channel had requests recently.
-    pub fn has_one_active_channel(&self) -> bool {
-        self.scheduler.hot_count() == 1
-    }
-
-    /// Returns true if few channels had requests recently. Of many, several may be on the service's core.
-    pub fn has_few_active_channels(&self) -> bool {
-        self.scheduler.hot_count() <= FEW_CHANNELS
-    }
-
-    /// Returns true if a client with requests in flight yields on the service's core.
-    pub fn has_same_core_waiter(&self) -> bool {
-        self.has_few_active_channels() && self.scheduler.has_same_core_waiter()
-    }
-
-    /// Publishes the average latency of an operation, by which clients choose to spin or sleep. Call it now and then,
-    /// not for each operation.
-    pub fn publish_latency_ns(&self, latency_ns: u64) {
-        self.service_page.set_latency_ns(latency_ns);
     }
 
     /// Returns the idle strategy for the attached clients: the most eager one decides.

@@ -14,7 +14,7 @@
 //!                  | control, one line a channel, written by the client:          |
 //!                  | sleep u64 (see wait/park.rs), sent u64: messages sent (Mq),  |
 //!                  | taken u64: messages received (Mq, Rmq),                      |
-//!                  | stamp u64 (see trace_sampling.rs), thread u64: last caller   |
+//!                  | stamp u64 (see trace_sampling.rs)                            |
 //!  4096 * k        +--------------------------------------------------------------+
 //!                  | channel 0: ring, RING_SLOTS lines, both ways (see ring.rs)   |
 //!                  +--------------------------------------------------------------+
@@ -45,7 +45,7 @@ use ddss_core::limits::{ARENA_BYTES_MAX, ARENA_SLOT_BYTES, CHANNELS_PER_CLIENT_M
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 
 /// Version of this layout and of the handshake. It changes with both, so that two builds that differ report it.
-pub const LAYOUT_VERSION: u32 = 9;
+pub const LAYOUT_VERSION: u32 = 10;
 
 /// Bytes of one page of the layout. The processor's pages may be larger; nothing depends on it.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -129,11 +129,6 @@ impl Layout {
     /// Returns the offset of a channel's submit stamp.
     pub(crate) fn stamp_offset(&self, channel: usize) -> usize {
         self.control_offset(channel) + 3 * size_of::<u64>()
-    }
-
-    /// Returns the offset of the id of a channel's last calling thread.
-    pub(crate) fn thread_offset(&self, channel: usize) -> usize {
-        self.control_offset(channel) + 4 * size_of::<u64>()
     }
 
     /// Returns the offset of the word that announces deferred replies.

@@ -2,7 +2,7 @@
 //!
 //! `layout` places the parts of a client's memory, of which `ring` implements the slots and `slot_bitmap` the
 //! allocation of the arena. `mapped_ring` is a ring in a mapping. `service_page` and `status_page` are pages that
-//! only the daemon writes. `thread_tag` tells the daemon which thread calls.
+//! only the daemon writes.
 
 #[cfg(not(loom))]
 pub(crate) mod layout;
@@ -14,5 +14,3 @@ pub(crate) mod service_page;
 pub(crate) mod slot_bitmap;
 #[cfg(not(loom))]
 pub(crate) mod status_page;
-#[cfg(not(loom))]
-pub(crate) mod thread_tag;

@@ -10,12 +10,7 @@
 //!        | sleep id u64: 0 awake, otherwise the number of this sleep   |  written at each sleep
 //!  128   +-------------------------------------------------------------+
 //!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
-//!        | latency u64: moving average of an operation, nanoseconds    |
-//!        | exclusive u64: 1 while no other thread wants the core       |
-//!  192   +-------------------------------------------------------------+
-//!        | active u32 and recent u32, 64 times: threads of a user      |  written now and then
-//!        | bucket with requests now, and over a longer period          |
-//!  704   +-------------------------------------------------------------+
+//!  136   +-------------------------------------------------------------+
 //! ```
 
 use std::os::fd::OwnedFd;
@@ -30,17 +25,6 @@ const VERSION_OFFSET: usize = 8;
 const NODE_OFFSET: usize = 16;
 const SLEEP_ID_OFFSET: usize = 64;
 const CORE_OFFSET: usize = 128;
-const LATENCY_OFFSET: usize = 136;
-const EXCLUSIVE_OFFSET: usize = 144;
-const ACTIVE_THREADS_OFFSET: usize = 192;
-
-/// Buckets for the thread counts of all users. Users that share a bucket see each other's threads as their own.
-pub(crate) const USER_BUCKETS: usize = 64;
-
-/// Returns the bucket of a user's thread counts.
-pub(crate) fn user_bucket(uid: u32) -> u8 {
-    (uid % USER_BUCKETS as u32) as u8
-}
 
 /// Bytes of the page.
 pub(crate) const SERVICE_PAGE_BYTES: usize = PAGE_BYTES;
@@ -50,28 +34,6 @@ pub(crate) struct ServicePage {
     memory: SharedMemory,
     sleep_id: MappedWord,
     core: MappedWord,
-    latency: MappedWord,
-    exclusive: MappedWord,
-    active_threads: Box<[MappedWord]>,
-}
-
-/// Counts of the threads of a user bucket that had requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ActiveThreadCounts {
-    /// In the current or the last short period.
-    pub(crate) active: u32,
-    /// In a period long enough for each to have had a turn.
-    pub(crate) recent: u32,
-}
-
-impl ActiveThreadCounts {
-    fn to_word(self) -> u64 {
-        u64::from(self.recent) << u32::BITS | u64::from(self.active)
-    }
-
-    fn from_word(word: u64) -> Self {
-        Self { active: word as u32, recent: (word >> u32::BITS) as u32 }
-    }
 }
 
 impl ServicePage {
@@ -91,16 +53,7 @@ impl ServicePage {
     }
 
     fn from_memory(memory: SharedMemory) -> Result<Self, MemoryError> {
-        Ok(Self {
-            sleep_id: memory.word_at(SLEEP_ID_OFFSET)?,
-            core: memory.word_at(CORE_OFFSET)?,
-            latency: memory.word_at(LATENCY_OFFSET)?,
-            exclusive: memory.word_at(EXCLUSIVE_OFFSET)?,
-            active_threads: (0..USER_BUCKETS)
-                .map(|bucket| memory.word_at(ACTIVE_THREADS_OFFSET + 8 * bucket))
-                .collect::<Result<_, _>>()?,
-            memory,
-        })
+        Ok(Self { sleep_id: memory.word_at(SLEEP_ID_OFFSET)?, core: memory.word_at(CORE_OFFSET)?, memory })
     }
 
     /// Returns the memory to pass to clients.
@@ -136,42 +89,5 @@ impl ServicePage {
     /// Returns the service's core.
     pub(crate) fn core(&self) -> Option<usize> {
         (self.core.load(Ordering::Relaxed) as usize).checked_sub(1)
-    }
-
-    /// Publishes the average latency of an operation.
-    pub(crate) fn set_latency_ns(&self, latency_ns: u64) {
-        self.latency.store(latency_ns, Ordering::Relaxed);
-    }
-
-    /// Returns the average latency of an operation.
-    pub(crate) fn latency_ns(&self) -> u64 {
-        self.latency.load(Ordering::Relaxed)
-    }
-
-    /// Publishes whether no thread is known to want the service's core, except those that wait for the service on it.
-    pub(crate) fn set_core_exclusive(&self, exclusive: bool) {
-        self.exclusive.store(exclusive.into(), Ordering::Relaxed);
-    }
-
-    /// Returns true if the service has its core to itself.
-    #[inline]
-    pub(crate) fn is_core_exclusive(&self) -> bool {
-        self.exclusive.load(Ordering::Relaxed) == 1
-    }
-
-    /// Publishes the thread counts of a bucket.
-    pub(crate) fn set_active_threads(&self, bucket: u8, active_threads: ActiveThreadCounts) {
-        if let Some(word) = self.active_threads.get(usize::from(bucket))
-            && word.load(Ordering::Relaxed) != active_threads.to_word()
-        {
-            word.store(active_threads.to_word(), Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the thread counts of a bucket.
-    #[inline(always)]
-    pub(crate) fn active_threads(&self, bucket: u8) -> ActiveThreadCounts {
-        let word = self.active_threads.get(usize::from(bucket)).map_or(0, |word| word.load(Ordering::Relaxed));
-        ActiveThreadCounts::from_word(word)
     }
 }

@@ -14,8 +14,6 @@ mod memory;
 #[cfg(not(loom))]
 mod peer_credentials;
 #[cfg(not(loom))]
-mod sched_slice;
-#[cfg(not(loom))]
 mod seqlock;
 #[cfg(not(loom))]
 mod sigbus;
@@ -36,8 +34,6 @@ pub use memory::{Access, MemoryError, SharedMemory};
 pub use peer_credentials::Credentials;
 #[cfg(not(loom))]
 pub(crate) use peer_credentials::credentials_of;
-#[cfg(not(loom))]
-pub(crate) use sched_slice::{set_slice_ns, slice_ns};
 #[cfg(not(loom))]
 pub use seqlock::Seqlock;
 #[cfg(not(loom))]

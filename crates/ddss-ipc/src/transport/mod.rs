@@ -1,7 +1,7 @@
 //! Transports of a channel's entries: rings in shared memory, System V queues, or both.
 //!
-//! `channel_transport` is the interface. `ring_transport` implements `Rcq` and `Auto` on `ring_ends`, with a policy of `waiting`, `sysv` implements
-//! `Mq` and `Rmq`. System V queues lack time-outs, which `sysv_timeout` adds, and outlive a crash, which `sysv_journal`
+//! `channel_transport` is the interface. `ring_transport` implements `Rcq` and `Auto` on `ring_ends`, with the back-off of
+//! `waiter`. `sysv` implements `Mq` and `Rmq`. System V queues lack time-outs, which `sysv_timeout` adds, and outlive a crash, which `sysv_journal`
 //! repairs.
 
 #[cfg(not(loom))]
@@ -17,4 +17,4 @@ pub(crate) mod sysv_journal;
 #[cfg(not(loom))]
 pub(crate) mod sysv_timeout;
 #[cfg(not(loom))]
-pub(crate) mod waiting;
+pub(crate) mod waiter;

@@ -11,7 +11,6 @@ use crate::connection::Connection;
 use crate::shm::layout::Layout;
 use crate::shm::mapped_ring::MappedRing;
 use crate::shm::ring::{Consumer, Kind, Producer};
-use crate::shm::thread_tag::ThreadTag;
 use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
 use crate::trace_sampling::{clock_ns, encode_stamp, is_sampled};
@@ -27,7 +26,6 @@ pub(crate) struct RingEnds {
     completions: Consumer<MappedRing>,
     control: MappedWord,
     stamp: MappedWord,
-    thread_tag: ThreadTag,
     rung_for: u64,
     first_poll_delay: FirstPollDelay,
 }
@@ -45,7 +43,6 @@ impl RingEnds {
             completions: Consumer::new(memory.ring_at(layout.ring_offset(channel))?, Kind::Completion, 0),
             control: memory.word_at(layout.control_offset(channel))?,
             stamp: memory.word_at(layout.stamp_offset(channel))?,
-            thread_tag: ThreadTag::new(memory, layout, channel)?,
             rung_for: 0,
             first_poll_delay: FirstPollDelay::default(),
         })
@@ -69,16 +66,6 @@ impl RingEnds {
         park::announce_awake(&self.control);
     }
 
-    /// Announces that the client yields until the next completion.
-    pub(crate) fn announce_yield(&self) {
-        park::announce_yield(&self.control, self.completions.awaited());
-    }
-
-    /// Announces that the client runs again.
-    pub(crate) fn announce_awake(&self) {
-        park::announce_awake(&self.control);
-    }
-
     #[inline(always)]
     pub(crate) fn submit(&mut self, entry: &Entry) {
         let position = self.requests.count();
@@ -86,7 +73,6 @@ impl RingEnds {
             // The Release of the request that follows publishes it.
             self.stamp.store(encode_stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        self.thread_tag.record_caller();
         self.requests.publish(entry);
     }
 
@@ -124,7 +110,7 @@ impl RingEnds {
         false
     }
 
-    pub(crate) fn wait_parked(&mut self, deadline: Instant) -> WaitOutcome {
+    pub(crate) fn wait_parked(&mut self, deadline: Instant, sleep_max: Duration) -> WaitOutcome {
         loop {
             if self.completions.is_ready() {
                 return WaitOutcome::Ready;
@@ -133,7 +119,7 @@ impl RingEnds {
             if left.is_zero() {
                 return WaitOutcome::TimedOut;
             }
-            if !self.park(left.min(WAIT.sleep_max)) && !self.connection.is_alive() {
+            if !self.park(left.min(sleep_max)) && !self.connection.is_alive() {
                 return self.poll_last();
             }
         }

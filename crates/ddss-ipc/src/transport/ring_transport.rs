@@ -6,19 +6,19 @@ use ddss_core::Entry;
 
 use super::channel_transport::{ChannelTransport, WaitOutcome};
 use super::ring_ends::RingEnds;
+use super::waiter::Waiter;
 use crate::connection::Connection;
 use crate::strategy::WaitClass;
-use crate::transport::waiting::policy::WaitPolicy;
 
-/// A ring, and the policy by which the client waits on it.
+/// A ring, and how the client waits on it.
 pub(crate) struct RingTransport {
     ends: RingEnds,
-    policy: WaitPolicy,
+    waiter: Waiter,
 }
 
 impl RingTransport {
-    pub(crate) fn new(ends: RingEnds, policy: WaitPolicy) -> Self {
-        Self { ends, policy }
+    pub(crate) fn new(ends: RingEnds, waiter: Waiter) -> Self {
+        Self { ends, waiter }
     }
 }
 
@@ -44,7 +44,7 @@ impl ChannelTransport for RingTransport {
     }
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
-        self.policy.wait(&mut self.ends, class, deadline)
+        self.waiter.wait(&mut self.ends, class, deadline)
     }
 
     fn arm_async(&mut self) -> bool {

@@ -17,7 +17,6 @@ use crate::connection::Connection;
 use crate::shm::layout::Layout;
 use crate::shm::mapped_ring::MappedRing;
 use crate::shm::ring::{Kind, Producer};
-use crate::shm::thread_tag::ThreadTag;
 use crate::strategy::WaitClass;
 use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received, SharedMemory};
@@ -52,7 +51,6 @@ struct ReplyQueue {
     control: MappedWord,
     /// The service defers replies because a channel has its share of messages in the queue.
     deferred: MappedWord,
-    thread_tag: ThreadTag,
     rung_for: u64,
 }
 
@@ -68,7 +66,6 @@ impl ReplyQueue {
             taken_word: parts.memory.word_at(parts.layout.taken_offset(parts.channel))?,
             control: parts.memory.word_at(parts.layout.control_offset(parts.channel))?,
             deferred: parts.memory.word_at(parts.layout.deferred_offset())?,
-            thread_tag: ThreadTag::new(parts.memory, parts.layout, parts.channel)?,
             rung_for: 0,
         })
     }
@@ -195,7 +192,6 @@ impl ChannelTransport for Rmq {
         if is_sampled(position) {
             self.stamp.store(encode_stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        self.replies.thread_tag.record_caller();
         self.requests.publish(entry);
     }
 
@@ -273,7 +269,6 @@ impl Mq {
         if is_sampled(position) {
             self.stamp.store(encode_stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        self.replies.thread_tag.record_caller();
         match self.queue.send(self.replies.channel, entry) {
             Ok(()) => {
                 self.sent += 1;

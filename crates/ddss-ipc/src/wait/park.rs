@@ -7,8 +7,7 @@
 //!   63     34 33  32 31                 0
 //!  +---------+------+--------------------+
 //!  |    0    | kind |  awaited sequence  |    all zero: awake
-//!  +---------+------+--------------------+    kind 1: sleeps on a futex, 2: waits for its socket (async),
-//!                                                    3: yields the core that it shares with the service
+//!  +---------+------+--------------------+    kind 1: sleeps on a futex, 2: waits for its socket (async)
 //!
 //!  the service page's sleep id (the service writes it, every client reads it): 0 awake, otherwise the number of the sleep
 //! ```
@@ -36,8 +35,6 @@ pub(crate) enum SleepMode {
     Futex,
     /// On its socket, to which the service sends one byte.
     Socket,
-    /// No sleep: the client yields the core that it shares with the service, and runs when the service yields.
-    Yield,
 }
 
 impl SleepMode {
@@ -45,7 +42,6 @@ impl SleepMode {
         match self {
             Self::Futex => 1,
             Self::Socket => 2,
-            Self::Yield => 3,
         }
     }
 }
@@ -79,16 +75,6 @@ pub(crate) fn announce_sleep(control: &AtomicU64, sleep: SleepMode, awaited: &mu
     true
 }
 
-/// Announces that the client yields until that entry is there. It does not sleep, so no second check is needed.
-pub(crate) fn announce_yield(control: &AtomicU64, awaited: u32) {
-    control.store(SleepMode::Yield.code() << KIND_SHIFT | u64::from(awaited), Ordering::Relaxed);
-}
-
-/// Returns true if the client has announced that it yields.
-pub(crate) fn is_yielding(control: &AtomicU64) -> bool {
-    control.load(Ordering::Relaxed) >> KIND_SHIFT == SleepMode::Yield.code()
-}
-
 /// Announces that the client is awake.
 pub(crate) fn announce_awake(control: &AtomicU64) {
     control.store(AWAKE, Ordering::Relaxed);
@@ -104,7 +90,6 @@ pub(crate) fn find_sleeper(control: &AtomicU64, published: u32) -> Option<(Sleep
     let sleep = match word >> KIND_SHIFT {
         1 => SleepMode::Futex,
         2 => SleepMode::Socket,
-        3 => SleepMode::Yield,
         _ => return None,
     };
     let awaited = word as u32;
@@ -126,11 +111,6 @@ mod tests {
         assert_eq!(find_sleeper(&control, 5), Some((SleepMode::Futex, u32::MAX)));
         announce_awake(&control);
         assert_eq!(find_sleeper(&control, 5), None);
-        announce_yield(&control, 7);
-        assert!(is_yielding(&control));
-        assert_eq!([6, 7].map(|out| find_sleeper(&control, out)), [None, Some((SleepMode::Yield, 7))]);
-        announce_awake(&control);
-        assert!(!is_yielding(&control));
         let nonsense = AtomicU64::new(u64::MAX);
         assert_eq!(find_sleeper(&nonsense, 5), None);
     }

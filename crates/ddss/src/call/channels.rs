@@ -292,12 +292,7 @@ impl Call<'_> {
         let id = self.channel_slot.next_id;
         self.channel_slot.next_id += 1;
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
-        let mut entry = request.encode();
-        let has_working_hint = meanwhile.is_some() && self.channel_slot.channel.is_on_service_core();
-        if has_working_hint {
-            Request::set_working_hint(&mut entry);
-        }
-        if self.channel_slot.channel.submit(entry).is_err() {
+        if self.channel_slot.channel.submit(request.encode()).is_err() {
             self.release(lease);
             return Err(NoCompletion::Busy(Limit::Channels));
         }
@@ -305,7 +300,7 @@ impl Call<'_> {
         if let Some(meanwhile) = meanwhile {
             // If the closure panics, the daemon still executes this call and may write into its buffer.
             self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
-            if has_working_hint {
+            if self.channel_slot.channel.is_on_service_core() {
                 self.channel_slot.channel.yield_to_service();
             }
             meanwhile();

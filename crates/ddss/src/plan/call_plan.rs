@@ -209,8 +209,8 @@ impl<'a> CallPlan<'a> {
 /// Returns the class of an operation, which decides how a thread waits for its completion.
 const fn wait_class(operation: &Operation) -> WaitClass {
     match operation {
-        Operation::Lock { .. } => WaitClass::LockQueue,
-        Operation::Null
+        Operation::Lock { .. }
+        | Operation::Null
         | Operation::Get { .. }
         | Operation::GetMany { .. }
         | Operation::GetRows { .. }

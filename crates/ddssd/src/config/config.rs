@@ -135,7 +135,7 @@ impl Config {
         config.progress_threads = all.progress_threads.unwrap_or(1);
         config.waits_per_client = all.waits_per_client.map_or(WAITS_PER_CLIENT_DEFAULT, |waits| waits as usize);
         config.core = all.core.unwrap_or_default();
-        config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
+        config.pace.sleep_after = all.spin_us.map_or(config.pace.sleep_after, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();
         config.pool_bytes = all.pool_bytes.map_or(Settings::POOL_BYTES, |size| size.0);
         config.segments = all.segments.map_or(SEGMENTS_PER_NODE_DEFAULT, |segments| segments as usize);
@@ -211,6 +211,6 @@ mod tests {
     #[test]
     fn shown_defaults_are_those_of_the_configuration() {
         // If this broke, --print-config would show another spin time than that of an embedded node.
-        assert_eq!(Config::single(Path::new("/nowhere")).pace.spin, Settings::SPIN);
+        assert_eq!(Config::single(Path::new("/nowhere")).pace.sleep_after, Settings::SPIN);
     }
 }

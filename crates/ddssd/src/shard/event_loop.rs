@@ -30,7 +30,7 @@ use ddss_core::status::Counter;
 use ddss_core::{ChannelId, ClientId, Failure, Message, Name, NodeId, OWN_AREA, PeerHello, Principal, Shard, Storage};
 use ddss_engine::{Engine, EngineConfig, NameState};
 use ddss_ipc::{ClientEvent, IdleMode, IpcServer, Session, SharedMemory};
-use ddss_runtime::{ProgressTask, YieldTo};
+use ddss_runtime::ProgressTask;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -44,8 +44,6 @@ pub(crate) struct EventLoop {
     rounds: u32,
     next_tick: Instant,
     next_connect: Option<Instant>,
-    /// A client that yields on this core has a reply, and has not got the core for it yet.
-    owes_core: bool,
     next_gauges: Instant,
     quotas: SharedQuotas,
     pool_bytes: u64,
@@ -80,7 +78,7 @@ impl EventLoop {
     const BATCH: usize = 256;
     /// Polls of the channels in one round.
     const POLLS_PER_ROUND: u32 = 32;
-    /// Factor on the spin time while clients poll.
+    /// Factor on the time without sleep while clients poll.
     const POLL_SPINS: u32 = 20;
     /// Rounds without work between two clock reads: one read takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
@@ -157,7 +155,6 @@ impl EventLoop {
             rounds,
             next_tick,
             next_connect,
-            owes_core: false,
             next_gauges,
             quotas,
             pool_bytes,
@@ -400,7 +397,6 @@ impl EventLoop {
             self.execute_actions();
             if let Some(average_ns) = self.executor.latency.close_period(now) {
                 self.latency_ns = average_ns;
-                self.server.publish_latency_ns(average_ns);
             }
             self.publish_status(now);
         }
@@ -498,32 +494,6 @@ impl ProgressTask for EventLoop {
         self.executor.links.fabric().has_moved_bytes()
     }
 
-    fn has_computing_client(&mut self) -> bool {
-        self.executor.take_company()
-    }
-
-    /// A client with several pending calls takes more replies at once if all are written before it gets the core; and
-    /// the other clients are served first.
-    fn should_yield_core(&mut self, idle: bool) -> bool {
-        self.owes_core |= self.server.take_yield_request();
-        self.owes_core
-            && (idle || self.executor.engine.pending() == 0 && self.server.has_one_active_channel())
-            && std::mem::take(&mut self.owes_core)
-    }
-
-    fn last_yielded_to(&mut self) -> YieldTo {
-        let woken = self.server.take_wake_flag();
-        match self.server.has_same_core_waiter() {
-            _ if woken && self.server.has_few_active_channels() => YieldTo::Woken,
-            true => YieldTo::Waiter,
-            false => YieldTo::Unknown,
-        }
-    }
-
-    fn set_core_uncontended(&mut self, unwanted: bool) {
-        self.server.publish_core_exclusive(unwanted);
-    }
-
     fn arm(&mut self) -> bool {
         self.publish_counters();
         let has_commands = || self.executor.bridge().is_some_and(ControlBridge::is_signaled);
@@ -553,9 +523,9 @@ impl ProgressTask for EventLoop {
         }
     }
 
-    /// Polling clients rely on a spinning thread. With only sleeping clients there is nothing to spin for, unless
+    /// Polling clients rely on an awake thread. With only sleeping clients there is nothing to wait for, unless
     /// operations of other nodes are pending.
-    fn spin_limit(&self, usual: Duration) -> Duration {
+    fn awake_limit(&self, usual: Duration) -> Duration {
         match self.server.idle_mode() {
             IdleMode::Poll => usual * Self::POLL_SPINS,
             IdleMode::Sleep if self.executor.engine.pending() == 0 => Duration::ZERO,

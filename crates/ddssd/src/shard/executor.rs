@@ -44,7 +44,6 @@ pub(crate) struct ActionExecutor {
     /// Bridge to the control plane, if the node belongs to a cluster.
     bridge: Option<ControlBridge>,
     members_changed: bool,
-    has_company: bool,
 }
 
 impl ActionExecutor {
@@ -73,7 +72,6 @@ impl ActionExecutor {
             clock: Clock::start(),
             bridge,
             members_changed: false,
-            has_company: false,
         }
     }
 
@@ -287,17 +285,6 @@ impl ActionExecutor {
     pub(super) fn reply(&mut self, channel: ChannelId, completion: &Completion, data: Option<(u64, u8)>) {
         let entry = self.memory.encode_completion(completion, data);
         self.replies.push(channel, entry);
-    }
-
-    /// Records that a client which has called goes on working on this core.
-    #[inline]
-    pub(super) fn note_company(&mut self, is_working: bool) {
-        self.has_company |= is_working;
-    }
-
-    /// Returns true, once, if a client that has called goes on working on this core.
-    pub(super) fn take_company(&mut self) -> bool {
-        std::mem::take(&mut self.has_company)
     }
 
     /// Returns true, once, if the list of members has changed: a peer may be due for a connection.

@@ -122,7 +122,6 @@ fn submit_request(executor: &mut ActionExecutor, channel: ChannelId, entry: &Ent
     executor.refresh_time();
     match Request::decode(entry) {
         Ok(request) => {
-            executor.note_company(Request::has_working_hint(entry));
             if text_range(&request.operation).is_some() {
                 return submit_with_text(executor, channel, &request);
             }

@@ -57,8 +57,8 @@ impl ProgressTask for Counted {
         self.node.with_descriptors(wait);
     }
 
-    fn spin_limit(&self, usual: Duration) -> Duration {
-        self.node.spin_limit(usual)
+    fn awake_limit(&self, usual: Duration) -> Duration {
+        self.node.awake_limit(usual)
     }
 
     fn park_limit(&self) -> Duration {

@@ -8,7 +8,6 @@ use crate::{Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, WaitCl
 
 /// Starts a server and a client on one core; `client` runs in the client's thread.
 fn start_on_one_core(
-    exclusive: bool,
     client: impl FnOnce(Channel) + Send + 'static,
 ) -> (IpcServer, Acceptor, std::thread::JoinHandle<()>) {
     let folder = tempfile::tempdir().unwrap();
@@ -20,7 +19,6 @@ fn start_on_one_core(
     one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap());
     rustix::thread::sched_setaffinity(None, &one).unwrap();
     server.publish_core();
-    server.publish_core_exclusive(exclusive);
     let options = AttachOptions { strategy: Strategy::Rcq, channels: 1, arena_bytes: 4096, ..AttachOptions::default() };
     let attachment = Attachment::connect(&path, &options).unwrap();
     let Some(ClientEvent::Attached(session)) = (0..).find_map(|_| server.next_event()) else {
@@ -32,75 +30,11 @@ fn start_on_one_core(
     (server, acceptor, client)
 }
 
-fn call(channel: &mut Channel) {
-    channel.submit([0; 8]).unwrap();
-    while channel.reap().is_none() {
-        channel.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20));
-    }
-}
-
-/// Takes a request, lets the client wait for a moment, and answers. Returns whether the client waited on the service's
-/// core.
-fn answer_one(server: &mut IpcServer) -> bool {
-    let mut requests = Vec::with_capacity(1);
-    while server.poll(1, &mut requests) == 0 {
-        std::thread::yield_now();
-    }
-    std::thread::yield_now();
-    let waited = server.has_same_core_waiter();
-    let (channel, request) = requests[0];
-    assert!(server.reply(channel, &request));
-    while server.scheduler.has_unflushed() {
-        server.serve(1, &mut |_: ChannelId, _: &Entry, _: Option<TracedRequest>| None);
-        server.flush();
-    }
-    assert!(!server.has_same_core_waiter(), "the awaited reply is published");
-    waited
-}
-
 #[test]
-fn client_on_service_core_yields_and_requests_core() {
-    // If this failed, such a client would be woken from a sleep in each call, or wait until its service is idle.
+fn client_on_service_core_detects_end_of_service() {
+    // If this failed, a client on its daemon's core would wait until its deadline when the daemon is killed.
     std::thread::spawn(|| {
-        let (mut server, acceptor, client) =
-            start_on_one_core(true, |mut channel| (0..500).for_each(|_| call(&mut channel)));
-        let mut owed = 0;
-        for _ in 0..500 {
-            let waited = answer_one(&mut server);
-            let owes = server.take_yield_request();
-            // A busy machine may let the client sleep at times, or take the core away in between.
-            owed += usize::from(waited && owes);
-            assert!(!server.take_yield_request(), "one request for each reply");
-        }
-        client.join().unwrap();
-        assert!(owed > 0, "the client slept in each of 500 calls");
-        acceptor.stop();
-    })
-    .join()
-    .unwrap();
-}
-
-#[test]
-fn client_on_contended_core_sleeps() {
-    // If this failed, a client that always runs would keep two daemons on one core from each other.
-    std::thread::spawn(|| {
-        let (mut server, acceptor, client) =
-            start_on_one_core(false, |mut channel| (0..100).for_each(|_| call(&mut channel)));
-        for _ in 0..100 {
-            assert!(!answer_one(&mut server) && !server.take_yield_request());
-        }
-        client.join().unwrap();
-        acceptor.stop();
-    })
-    .join()
-    .unwrap();
-}
-
-#[test]
-fn yielding_client_detects_end_of_service() {
-    // If this failed, a client on its daemon's core would yield until its deadline when the daemon is killed.
-    std::thread::spawn(|| {
-        let (server, acceptor, client) = start_on_one_core(true, |mut channel| {
+        let (server, acceptor, client) = start_on_one_core(|mut channel| {
             channel.submit([0; 8]).unwrap();
             let ended = (0..).map(|_| channel.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20)));
             assert_eq!(ended.into_iter().next(), Some(WaitOutcome::Gone));
