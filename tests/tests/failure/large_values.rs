@@ -184,3 +184,27 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
     }
     assert!(segment.get(..).unwrap()[..] == pattern(50, BYTES)[..]);
 }
+
+/// Returns how often the kernel has given this process a page.
+fn page_faults(daemon: &Daemon) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
+    // The name may contain spaces; the eighth field after it counts faults without a disk.
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+// If this failed, each large put would wait for fresh pages at its home: a fifth of its time.
+#[test]
+fn large_puts_in_a_row_use_the_same_memory() {
+    let [home, other] = pair();
+    let value = pattern(0, BYTES);
+    client(&home).segment("large").allocate(Spec::new(BYTES as u64)).unwrap();
+    let far = client(&other);
+    let segment = retry(|| far.segment("large").open());
+    let faults = [(); 6].map(|()| {
+        let before = page_faults(&home);
+        segment.put(0, &value).unwrap();
+        page_faults(&home) - before
+    });
+    let pages = (BYTES / 4096) as u64;
+    assert!(faults[2..].iter().sum::<u64>() < pages, "{faults:?}");
+}

@@ -393,6 +393,7 @@ impl EventLoop {
             self.next_tick = now + pause;
             self.liveness.check_fault();
             self.quotas.take_changed().into_iter().for_each(|quotas| self.executor.engine.set_quotas(quotas));
+            self.executor.tick_background(now);
             self.executor.engine.tick(self.executor.clock.now());
             self.execute_actions();
             if let Some(average_ns) = self.executor.latency.close_period(now) {

@@ -22,7 +22,7 @@ use arrayvec::ArrayVec;
 use ddss_core::{Audience, ChannelId, Completion, Failure, Storage};
 use ddss_engine::{Action, Engine};
 use ddss_verbs::RegionId;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// State of the progress thread, apart from the clients' rings. What acts on it borrows the parts that it needs.
 pub(crate) struct ActionExecutor {
@@ -268,6 +268,11 @@ impl ActionExecutor {
             self.execute_actions();
         }
         count.max(1)
+    }
+
+    /// Begins the background work that is due at a time.
+    pub(super) fn tick_background(&mut self, now: Instant) {
+        self.background_tasks.tick(now);
     }
 
     /// Does one slice of background work, if it is due after a round that did `work` other work. Returns 0 if none

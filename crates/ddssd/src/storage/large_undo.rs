@@ -9,7 +9,7 @@
 //!
 //! The record is written before the state word of the segment at `at` turns odd, and is valid only while that word is
 //! odd. `saved` bytes from `offset` on are in the log; only those may have been replaced. The memory is reserved before
-//! the commit, so that no commit fails in the middle, and given back after it.
+//! the commit, so that no commit fails in the middle, and given back some time after it: the next commit needs no fresh pages.
 
 use ddss_core::limits::{PAGE_BYTES, VALUE_BYTES_MAX};
 use ddss_core::{Header, Version, offset_of};
@@ -47,7 +47,7 @@ impl LargeUndo {
     const SAVED_AT: usize = 32;
     const DATA_AT: usize = PAGE_BYTES;
 
-    /// Opens the log at `path`, or creates it; it takes memory only during a commit.
+    /// Opens the log at `path`, or creates it; it takes memory only for a commit.
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
         let memory = SharedMemory::open_sparse_file(path, Self::DATA_AT + VALUE_BYTES_MAX)?;
         memory.reserve(0, Self::DATA_AT)?;

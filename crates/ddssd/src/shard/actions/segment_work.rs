@@ -31,11 +31,16 @@ impl SegmentWork<'_> {
             record.permissions.audience(),
             record.spec.storage,
         );
-        if known.is_ok() && bytes > BackgroundTasks::SLICE_BYTES {
+        let is_known = known.is_ok();
+        if is_known && bytes > BackgroundTasks::SLICE_BYTES {
             return self.tasks.add(BackgroundTask::Form { record: *record, header: *header, bytes });
         }
         let format = |()| self.memory.format(record, header, bytes).map_err(|error| format_with_cause(&error));
         let made = known.and_then(format);
+        if is_known && made.is_err() && self.tasks.give_undo_back() {
+            // The undo logs may have the memory.
+            return self.tasks.add(BackgroundTask::Form { record: *record, header: *header, bytes });
+        }
         self.finish_format(record, bytes, made);
     }
 
