@@ -39,8 +39,11 @@ impl Engine {
     pub fn names(&self) -> Vec<(Name, NameState)> {
         let is_compared = self.directory.as_ref().is_some_and(NameClaims::is_compared);
         let state = |id| {
-            let replication = self.segments.get(id).ok().and_then(|segment| segment.replication.as_ref());
+            let segment = self.segments.get(id).ok();
+            let is_torn = segment.is_some_and(|segment| !segment.is_whole());
+            let replication = segment.and_then(|segment| segment.replication.as_ref());
             match replication.map(|replication| replication.takeover()) {
+                Some(_) if is_torn => NameState::Undecided,
                 Some(epoch) if epoch > 0 && !is_compared => NameState::TakenOver { segment: id, epoch },
                 Some(_) if is_compared || self.segments.is_adopted(id) => NameState::Undecided,
                 _ => NameState::Owned,

@@ -89,16 +89,16 @@ const NAME: &str = "s";
 
 /// Restores a replicated segment of this node, as the last daemon left it.
 fn restore(engine: &mut Engine) -> SegmentId {
-    restore_record(engine, SegmentId::new(NodeId(2), 0, 1), 0)
+    restore_record(engine, SegmentId::new(NodeId(2), 0, 1), 0, Timestamp(5))
 }
 
 /// Restores a replicated segment, with the epoch in which this node took it over.
-fn restore_record(engine: &mut Engine, known_as: SegmentId, epoch: u32) -> SegmentId {
+fn restore_record(engine: &mut Engine, known_as: SegmentId, epoch: u32, timestamp: Timestamp) -> SegmentId {
     let segment = SegmentId::new(NodeId(2), 0, 1);
     let spec = Spec { copies: 2, ..Spec::new(64) };
     let permissions = Permissions { owner: PRINCIPAL, mode: 0o600 };
     let record = Record { segment, known_as, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions, epoch };
-    engine.restore(&record, Version(5), Timestamp(5)).unwrap();
+    engine.restore(&record, Version(timestamp.0), timestamp).unwrap();
     known_as
 }
 
@@ -161,7 +161,7 @@ fn segment_taken_over_in_an_earlier_cluster_waits_for_the_decision() {
         {
             let mut engine = started_node();
             engine.enable_cluster_names();
-            let segment = restore_record(&mut engine, known_as, epoch);
+            let segment = restore_record(&mut engine, known_as, epoch, Timestamp(5));
             assert_eq!(engine.names(), [(Name::new(NAME).unwrap(), NameState::TakenOver { segment, epoch })]);
             let mut until_us = 1_000_000;
             for _ in 0..2 {
@@ -172,14 +172,25 @@ fn segment_taken_over_in_an_earlier_cluster_waits_for_the_decision() {
                 engine.assign_role(NOW, &RoleAssignment { replica, turn: 1, paired: true, ..taken_over(known_as, 1) });
                 assert!(actions(&mut engine).is_empty(), "neither dropped nor offered to another node");
             }
+            // No lease follows: a node that is no home gets none.
             engine.assign_role(NOW, &decided);
-            engine.lease(NOW, until_us);
             let all = actions(&mut engine);
             let kept = |action: &Action| matches!(action, Action::RewriteRecord { record } if record.epoch == epoch);
             assert_eq!(all.iter().any(kept), is_last, "{all:?}");
             assert!(!all.iter().any(|action| matches!(action, Action::DeleteRecord { .. })), "{all:?}");
         }
     }
+}
+
+// If this failed, a cluster that is founded again would serve half of a segment, which its first home had from another node.
+#[test]
+fn copy_that_was_not_complete_is_dropped_at_its_first_home() {
+    let mut engine = started_node();
+    engine.enable_cluster_names();
+    let segment = restore_record(&mut engine, SegmentId::new(NodeId(2), 0, 1), 0, Timestamp(0));
+    assert_eq!(engine.names(), [(Name::new(NAME).unwrap(), NameState::Undecided)]);
+    engine.lease(NOW, 1_000_000);
+    assert!(drops(&mut engine, segment));
 }
 
 /// Node 1 takes a segment over.

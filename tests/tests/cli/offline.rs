@@ -69,7 +69,7 @@ fn every_call_is_counted_once_for_its_client() {
         |status: &Status| [Gauge::Clients, Gauge::Segments, Gauge::PoolBytesUsed].map(|gauge| status.gauge(gauge));
     wait_for_status(daemon.folder(), |status| gauges(status) == [2, 1, 10_112]);
     made.release().unwrap();
-    drop((one, two, seen));
+    drop((one, two, seen, made));
     let status = wait_for_status(daemon.folder(), |status| status.clients.is_empty() && gauges(status) == [0; 3]);
     assert_eq!((status.segments.len(), status.counter(Counter::Left)), (0, 2));
 }

@@ -12,8 +12,15 @@ impl Home<'_> {
     /// Handles the cluster's decision about a replicated segment.
     pub(crate) fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
         let id = assignment.segment;
-        if self.replicas.assign(assignment) && !self.replicas.is_unconfirmed(id) {
+        if !self.replicas.assign(assignment) {
+            return;
+        }
+        if !self.replicas.is_unconfirmed(id) {
             self.follow_assignment(now, id, assignment);
+        } else if self.replicas.is_caught_up() {
+            // A node that is no home gets no further lease.
+            self.replicas.confirm(id);
+            self.find_role(now, id);
         }
     }
 
@@ -40,7 +47,9 @@ impl Home<'_> {
     fn find_role(&mut self, now: Now, id: SegmentId) {
         let (node, is_adopted) = (self.segments.node(), self.segments.is_adopted(id));
         let assignment = self.replicas.assignment(id).copied();
-        let is_released = is_adopted || self.is_released(id);
+        // A copy that a resync had not completed is no segment.
+        let is_torn = self.segments.get(id).is_ok_and(|segment| !segment.is_whole());
+        let is_released = is_adopted || is_torn || self.is_released(id);
         let is_new_cluster = self.directory.as_ref().is_some_and(|directory| !directory.is_compared());
         let Some(replication) = self.segments.replication_of(id) else { return };
         let decided = assignment.map_or(0, |assignment| assignment.epoch);

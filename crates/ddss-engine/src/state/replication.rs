@@ -180,6 +180,11 @@ impl Replicas {
         self.unconfirmed.contains(&segment)
     }
 
+    /// Takes a segment off the list of those whose role is open.
+    pub(crate) fn confirm(&mut self, segment: SegmentId) {
+        self.unconfirmed.retain(|&unconfirmed| unconfirmed != segment);
+    }
+
     /// Extends the lease; returns the segments whose roles are confirmed by that.
     pub(crate) fn extend_lease(&mut self, until_us: u64) -> Vec<SegmentId> {
         self.has_lease = true;
@@ -244,7 +249,7 @@ impl Replicas {
     pub(crate) fn forget(&mut self, segment: SegmentId) {
         self.in_transition.remove(&segment);
         self.copying.remove(&segment);
-        self.unconfirmed.retain(|&unconfirmed| unconfirmed != segment);
+        self.confirm(segment);
     }
 
     /// Returns true if a node can be a replica: it is connected and not declared dead.

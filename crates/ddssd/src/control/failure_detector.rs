@@ -249,9 +249,18 @@ impl Context {
                 | Command::Reclaim { name, .. } => name.clone(),
                 _ => continue,
             };
+            let is_reclaim = matches!(command, Command::Reclaim { .. });
             match self.ask_leader(&Call::Propose(command), CALL_MAX).await {
                 // The directory is right and this node lags behind: it will catch up.
                 Ok(Reply::Applied(CommandResult::Taken { home })) if home == node => {}
+                Ok(Reply::Applied(CommandResult::Taken { home })) if is_reclaim => {
+                    tracing::error!(
+                        name,
+                        home,
+                        "another node holds the name of a segment that this node took over in an earlier cluster: the copy here is hidden, and the next start drops it"
+                    );
+                    names.owned.abandon(&name);
+                }
                 Ok(Reply::Applied(CommandResult::Taken { home })) => {
                     tracing::error!(
                         name,
@@ -260,6 +269,10 @@ impl Context {
                     );
                     names.owned.abandon(&name);
                 }
+                Ok(Reply::Applied(_)) if is_reclaim => tracing::warn!(
+                    name,
+                    "this node is the home of a segment again that it took over in an earlier cluster; puts at another home since the founding are lost"
+                ),
                 Ok(Reply::NotMember) => return,
                 Ok(_) => tracing::info!(name, "corrected a name in the cluster's directory"),
                 Err(_) => return,

@@ -78,6 +78,7 @@ impl OwnedNames {
     pub(super) fn release(&self, name: &str, directory: &Directory, node: u16) -> Option<u64> {
         let mut names = self.names();
         names.changes += 1;
+        names.taken_over.remove(name);
         let known = names.claims.remove(name).or_else(|| names.adopted.remove(name).then_some(None));
         let held = directory.holder(name).filter(|holder| holder.home == node).map(|holder| holder.claim);
         let claim = known?.or(held)?;

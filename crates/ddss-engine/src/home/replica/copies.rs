@@ -127,10 +127,12 @@ impl Home<'_> {
     fn handle_offer(&mut self, now: Now, node: NodeId, handle_offer: &ReplicaOffer) {
         let ReplicaOffer { id, epoch, stamp, spec, permissions, name } = *handle_offer;
         let newest = self.epoch_of(id);
-        if epoch < newest {
+        let decided = self.replicas.assignment(id).map_or(0, |assignment| assignment.epoch);
+        let is_open = self.replicas.is_unconfirmed(id) && decided <= epoch;
+        if epoch < newest && !is_open {
             return self.send_offer_reply(node, id, newest, OfferReply::Fenced);
         }
-        if !self.can_be_home(node, id, epoch) {
+        if is_open || !self.can_be_home(node, id, epoch) {
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
         let Ok(segment) = self.segments.get(id) else { return self.create_replica(now, node, handle_offer) };

@@ -236,7 +236,9 @@ impl Directory {
         on_change: impl FnMut(DirectoryChange),
     ) -> CommandResult {
         let Some(owner) = self.names.get(name).copied() else { return CommandResult::Refused };
-        if (owner.home, owner.claim) == (node, claim) && owner.roles.is_some_and(|now| now.epoch == epoch + 1) {
+        if (owner.home, owner.claim) == (node, claim)
+            && owner.roles.is_some_and(|now| now.epoch.checked_sub(1) == Some(epoch))
+        {
             return CommandResult::Done;
         }
         let Some(old) = owner.roles.filter(|old| old.replica == node && old.epoch == epoch && old.paired) else {
@@ -245,8 +247,8 @@ impl Directory {
         if self.node_status(owner.home).alive && !old.vacant {
             return CommandResult::Refused;
         }
-        let roles =
-            ReplicaRecord { replica: owner.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
+        let Some(next) = epoch.checked_add(1) else { return CommandResult::Refused };
+        let roles = ReplicaRecord { replica: owner.home, epoch: next, turn: 0, paired: false, vacant: false, ..old };
         self.set_home(name, node, claim, roles, on_change);
         CommandResult::Done
     }

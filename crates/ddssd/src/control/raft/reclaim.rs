@@ -15,13 +15,15 @@ impl Directory {
         claim: u64,
         on_change: impl FnMut(DirectoryChange),
     ) -> CommandResult {
-        let mut replica = SegmentId::from_bits(segment).home().0;
+        let first_home = SegmentId::from_bits(segment).home().0;
+        let mut replica = first_home;
         if let Some(owner) = self.holder(name) {
             match owner.roles {
                 Some(roles) if roles.segment == segment && roles.epoch >= epoch => return CommandResult::Done,
-                Some(roles) if roles.segment == segment => {}
-                // A home that was there first, and has no replica yet.
-                None if owner.claim == 0 => {}
+                // A home of the earlier cluster, as its claim says. One that took over in this cluster has later puts.
+                Some(roles) if roles.segment == segment && owner.claim >> 32 == 0 => {}
+                // It has no replica yet.
+                None if (owner.home, owner.claim) == (first_home, 0) => {}
                 _ => return CommandResult::Taken { home: owner.home },
             }
             replica = owner.home;
@@ -89,7 +91,15 @@ mod tests {
             "an earlier takeover"
         );
         assert_eq!(reclaimed(&[reclaim(1, 4)], 3), (Done, 1, Some(4), false), "a later takeover");
-        assert_eq!(reclaimed(&[claim(1, 7)], 2), (Taken { home: 1 }, 1, None, false), "a new segment");
+        let take_over = Command::TakeOver { name: "x".to_owned(), node: 1, epoch: 1, claim: 1 << 32 | 1 << 31 | 1 };
+        let before = [claim(2, 0), pair(segment(), 2, 1, 1), take_over];
+        assert_eq!(reclaimed(&before, 3), (Taken { home: 1 }, 1, Some(2), false), "a takeover in this cluster");
+        assert_eq!(
+            reclaimed(&[claim(1, 0)], 2),
+            (Taken { home: 1 }, 1, None, false),
+            "an older segment of another node"
+        );
+        assert_eq!(reclaimed(&[claim(2, 7)], 2), (Taken { home: 2 }, 2, None, false), "a new segment");
         assert_eq!(
             reclaimed(&[claim(1, 0), pair(77, 1, 1, 2)], 2),
             (Taken { home: 1 }, 1, Some(1), false),

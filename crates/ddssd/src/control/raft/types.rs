@@ -74,8 +74,10 @@ impl Command {
             }
             Command::Part { name, home: node, .. }
             | Command::TakeOver { name, node, .. }
-            | Command::Reclaim { name, node, .. }
             | Command::Yield { name, home: node, .. } => Name::new(name).is_ok() && is_node(*node),
+            Command::Reclaim { name, node, epoch, .. } => {
+                Name::new(name).is_ok() && is_node(*node) && (2..u32::MAX / 2).contains(epoch)
+            }
             Command::Alive { node, .. }
             | Command::Register { node, .. }
             | Command::Dead { node, .. }
