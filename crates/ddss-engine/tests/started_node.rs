@@ -163,10 +163,8 @@ fn segment_taken_over_in_an_earlier_cluster_waits_for_the_decision() {
             engine.enable_cluster_names();
             let segment = restore_record(&mut engine, known_as, epoch, Timestamp(5));
             assert_eq!(engine.names(), [(Name::new(NAME).unwrap(), NameState::TakenOver { segment, epoch })]);
-            let mut until_us = 1_000_000;
-            for _ in 0..2 {
+            for until_us in [1_000_000, 1_000_001] {
                 engine.lease(NOW, until_us);
-                until_us += 1;
                 // An earlier home was faster, and has another replica.
                 let replica = NodeId(3);
                 engine.assign_role(NOW, &RoleAssignment { replica, turn: 1, paired: true, ..taken_over(known_as, 1) });
