@@ -88,7 +88,7 @@ named! {
         LockWaiters, "lock_waiters", "operations queued at such segments, for the lock or behind it";
         Peers, "peers", "other nodes that are known";
         Connections, "connections", "other nodes that can be reached";
-        LatencyNs, "latency_ns", "average duration of a call, as published to clients";
+        LatencyNs, "latency_ns", "average duration of a call";
         Clustered, "clustered", "1 if this node belongs to a cluster";
         Leader, "leader", "leader of the cluster, 0 if this node knows none";
         Members, "members", "nodes of the cluster";

@@ -9,7 +9,7 @@
 //!  64    +-------------------------------------------------------------+
 //!        | sleep id u64: 0 awake, otherwise the number of this sleep   |  written at each sleep
 //!  128   +-------------------------------------------------------------+
-//!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
+//!        | core u64: the service's core + 1, 0 unknown                 |  written at the start
 //!  136   +-------------------------------------------------------------+
 //! ```
 
