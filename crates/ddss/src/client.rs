@@ -39,6 +39,11 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
+    /// Returns true if both are handles of one client.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.1, &other.1)
+    }
+
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.0.last_session().attachment.node()

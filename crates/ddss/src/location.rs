@@ -166,7 +166,8 @@ impl SegmentLocation {
             && offset <= row_bytes
             && bytes as u64 <= row_bytes - offset
         {
-            return Ok(begin + offset);
+            // An empty range at the end of a row would be in the next one.
+            return Ok(if bytes == 0 { begin } else { begin + offset });
         }
         Err(self.row_error(action, row, offset, u128::from(offset) + bytes as u128))
     }

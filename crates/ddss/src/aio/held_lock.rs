@@ -4,10 +4,10 @@ use super::Segment;
 use crate::async_client::reactor::Reactor;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::lease::held_lease::HeldLease;
+use crate::lease::held_lease::{HeldLease, is_owed};
 use crate::plan::{Decoder, PlannedCall};
 use crate::value::Stamp;
-use ddss_core::{Failure, LockToken, Operation};
+use ddss_core::{LockToken, Operation};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,7 @@ impl HeldLock {
         } else {
             client.run(time, call).await
         };
-        // A release that found neither time nor capacity is still owed.
-        let failure = ended.as_ref().err().filter(|error| !error.is_indeterminate()).and_then(Error::failure);
-        self.open = matches!(failure, Some(Failure::TimedOut | Failure::Busy(_)));
+        self.open = is_owed(&ended);
         ended
     }
 }

@@ -25,7 +25,8 @@
 //!   version are limited by the daemon only (65,536 for each client).
 //! * *Dropped futures:* a call whose future is dropped continues in the daemon: a put, also one of a batch, may or may not
 //!   take effect. Its memory is not reused until the daemon has completed the call. A get copies its bytes at the end of the
-//!   call, so that a dropped future leaves the destination unchanged.
+//!   call, so that a dropped future leaves the destination unchanged. A dropped call that asks for a lock gives it back, and
+//!   a dropped unlock still unlocks.
 //! * *Reads in place* of segments of this node end without waiting. After 128 of them, or 512 KiB, a task yields once to the
 //!   other tasks of its thread.
 //! * *Watches* are streams; [`Client::list`] returns all entries at once.

@@ -8,7 +8,7 @@ use super::segment::Segment;
 use super::twin;
 use crate::error::Error;
 use crate::value::{Stamp, Versioned};
-use ddss_core::{Failure, Version};
+use ddss_core::{Failure, Model, Version};
 use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -65,9 +65,12 @@ impl Segment {
         mut change: impl FnMut(&mut T),
     ) -> Result<Versioned<T>, Error> {
         let time = self.time().started();
+        // Bytes and version of a read without a model may be of two puts.
+        let whole = (self.location().model == Model::Null).then(|| self.with_model(Model::Write));
+        let read = whole.as_ref().unwrap_or(self);
         loop {
             let mut value = T::new_zeroed();
-            let stamp = self.get_by(time, offset, value.as_mut_bytes()).await?;
+            let stamp = read.get_by(time, offset, value.as_mut_bytes()).await?;
             change(&mut value);
             let conditions = self.location().put_conditions(Some(stamp.version));
             match self.put_by(time, offset, value.as_bytes(), conditions).await {

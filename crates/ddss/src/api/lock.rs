@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// The lock of a segment or a row, which the guard dereferences to. Dropping the guard releases the lock, as does the death
 /// of its process or node.
 ///
-/// Changes through the guard, and through clones of what it dereferences to, are made under the lock. Once it is lost or
-/// released, they do nothing and fail with [`ErrorKind::LockLost`](crate::ErrorKind::LockLost); under a shared lock
+/// Puts and atomics through the guard, and through clones of what it dereferences to, are made under the lock. Once it is
+/// lost or released, they do nothing and fail with [`ErrorKind::LockLost`](crate::ErrorKind::LockLost); under a shared lock
 /// with [`ErrorKind::SharedLock`](crate::ErrorKind::SharedLock).
 ///
 /// Under [`Model::Version`](crate::Model::Version) each put names a version, so the holder puts with

@@ -4,7 +4,7 @@ use super::segment::Segment;
 use super::twin;
 use crate::error::Error;
 use crate::value::{AtomicResult, Versioned};
-use ddss_core::{AtomicOp, Operation};
+use ddss_core::{AtomicOp, BadArgument, Failure, Operation};
 
 /// An aligned word of 64 bits in a segment or a row, little-endian: [`Segment::word`], [`Row::word`](crate::Row::word).
 ///
@@ -108,8 +108,12 @@ impl<'a> Word<'a> {
 
     /// Returns the word's offset in the segment.
     fn place(self, action: &'static str) -> Result<u64, Error> {
-        let in_row = |row| self.segment.location().place_in_row(action, row, self.offset, 8);
-        self.row.map_or(Ok(self.offset), in_row)
+        let location = self.segment.location();
+        if !self.offset.is_multiple_of(8) {
+            let refused = BadArgument::new("offset", self.offset, "a multiple of 8", Failure::Unaligned);
+            return Err(Error::bad_argument(action, &location.name, refused));
+        }
+        self.row.map_or(Ok(self.offset), |row| location.place_in_row(action, row, self.offset, 8))
     }
 
     async fn run(self, action: &'static str, change: AtomicOp) -> Result<AtomicResult, Error> {

@@ -55,6 +55,11 @@ impl crate::Client {
 }
 
 impl Client {
+    /// Returns true if both are handles of one client.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+
     /// Returns the asynchronous form of a client. Its channel for tasks is created at the first call.
     pub(crate) fn of(client: crate::Client) -> Self {
         Self(client)

@@ -5,7 +5,7 @@ use crate::call::channels::Call;
 use crate::call::priority::Priority;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::lease::held_lease::HeldLease;
+use crate::lease::held_lease::{HeldLease, is_owed};
 use crate::plan::{Decoder, PlannedCall};
 use crate::value::Stamp;
 use ddss_core::{LockToken, Operation};
@@ -43,21 +43,23 @@ impl HeldLock {
         /// Minimum time of an unlock. Other clients wait for the lock, so the unlock goes out even if its holder has no
         /// time left.
         const UNLOCK_TIME_MIN: Duration = Duration::from_millis(1);
-        self.open = false;
         self.lease.stop();
         let (client, mut time) =
             (self.segment.client(), Deadline::of(self.segment.time().remaining().max(UNLOCK_TIME_MIN)));
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
         let mut call = self.segment.location().plan("unlock", operation).returns(|_, _| ());
         let last = client.0.last_session();
-        if !last.attachment.is_draining() {
-            return client.run(time, call);
-        }
-        // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
-        // does not know it.
-        let execute = |on: Call<'_>| on.execute(&call.plan, None::<fn()>, &mut call.decode);
-        let ended = last.channels.call(Priority::Holder, &mut time).and_then(execute);
-        client.conclude(ended, call.plan.action, call.plan.target)
+        let ended = if last.attachment.is_draining() {
+            // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
+            // does not know it.
+            let execute = |on: Call<'_>| on.execute(&call.plan, None::<fn()>, &mut call.decode);
+            let ended = last.channels.call(Priority::Holder, &mut time).and_then(execute);
+            client.conclude(ended, call.plan.action, call.plan.target)
+        } else {
+            client.run(time, call)
+        };
+        self.open = is_owed(&ended);
+        ended
     }
 }
 

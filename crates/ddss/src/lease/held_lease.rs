@@ -5,7 +5,7 @@ use super::lease_state::Lease;
 use crate::client::Client;
 use crate::error::Error;
 use crate::location::SegmentLocation;
-use ddss_core::LockToken;
+use ddss_core::{Failure, LockToken};
 use std::time::{Duration, Instant};
 
 /// Lease of a lock guard. A kept one is shared with the keeper.
@@ -43,4 +43,10 @@ impl HeldLease {
     pub(crate) fn current(&self) -> &Lease {
         self.kept.as_ref().map_or(&self.own, KeptLease::lease)
     }
+}
+
+/// Returns true if an unlock ended so that it is still owed: it found neither time nor capacity.
+pub(crate) fn is_owed(ended: &Result<(), Error>) -> bool {
+    let failure = ended.as_ref().err().filter(|error| !error.is_indeterminate()).and_then(Error::failure);
+    matches!(failure, Some(Failure::TimedOut | Failure::Busy(_)))
 }

@@ -127,3 +127,28 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
         while table.row(2).lock_with(no_wait()).await.is_err() {}
     });
 }
+
+#[test]
+fn empty_range_at_the_end_of_a_row_is_in_that_row() {
+    // If this broke, a put without bytes would make a version of the next row, and wake those that wait for it.
+    let node = TestNode::start();
+    let table = node.client().table("rows").allocate(Spec::new(2).row_len(16)).unwrap();
+    table.row(0).put_with(&[(16, b"")], PutOptions::new()).unwrap();
+    let versions = [0, 1].map(|row| table.row(row).get().unwrap().version().0);
+    assert_eq!(versions, [1, 0]);
+    table.row(1).put_with(&[(16, b"")], PutOptions::new()).unwrap();
+}
+
+#[test]
+fn lock_of_one_client_is_no_argument_for_a_batch_or_a_map() {
+    // If this broke, a put would go out under the lock of another client, or a map's changes would end the program.
+    let node = TestNode::start();
+    let (one, other) = (node.client(), node.client());
+    let held = one.segment("s").allocate(Spec::new(8)).unwrap();
+    let held = held.lock().unwrap();
+    assert_eq!(failure(other.batch().put(&held, 0, b"x").map(drop)), ErrorKind::BadArgument);
+    assert!(one.batch().put(&held, 0, b"x").unwrap().run().unwrap().into_iter().all(|reply| reply.is_ok()));
+    let table = one.table("map").allocate(ByteMap::spec(100, 8, 8).unwrap()).unwrap();
+    let held = table.segment().lock().unwrap();
+    assert_eq!(failure(ByteMap::view(Table::new(held.clone()).unwrap(), 8, 8)), ErrorKind::BadArgument);
+}

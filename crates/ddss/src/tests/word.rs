@@ -20,6 +20,7 @@ fn atomics_are_atomic_and_increment_version() {
     assert_eq!(words.word(8).fetch_add(2).unwrap().before, u64::MAX);
     assert_eq!(&words.get(8..16).unwrap()[..], &1u64.to_le_bytes());
     assert_eq!(words.word(4).fetch_add(1).unwrap_err().kind(), ErrorKind::BadArgument);
+    assert_eq!(words.word(4).get().unwrap_err().kind(), ErrorKind::BadArgument);
     assert_eq!(words.word(32).fetch_add(1).unwrap_err().kind(), ErrorKind::OutOfRange);
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -4,7 +4,7 @@ use super::super::segment::Segment;
 use super::{Client, twin};
 use crate::error::Error;
 use crate::plan::batch_call::{BatchCall, BatchReply};
-use ddss_core::{AtomicOp, Version};
+use ddss_core::{AtomicOp, BadArgument, Failure, Version};
 use std::ops::{Range, RangeBounds};
 
 /// A set of calls that the client submits together.
@@ -134,6 +134,15 @@ impl Batch {
     }
 
     fn add(&mut self, segment: &Segment, call: BatchCall) -> Result<&mut Self, Error> {
+        if segment.location().token.is_some() && !self.client.is_same(segment.client()) {
+            let refused = BadArgument::new(
+                "segment",
+                "locked by another client",
+                "of the client of the batch, or without its lock",
+                Failure::Unsupported,
+            );
+            return Err(Error::bad_argument("add to a batch", segment.name(), refused));
+        }
         self.calls.push((segment.clone(), call));
         Ok(self)
     }

@@ -19,7 +19,7 @@ use crate::map::entry::{
 };
 use crate::spec::Spec;
 use crate::value::first_word;
-use ddss_core::{BucketLayout, EntryChangeKind, Failure, Operation, SlotWord, Version};
+use ddss_core::{BadArgument, BucketLayout, EntryChangeKind, Failure, Operation, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -39,6 +39,11 @@ impl Table {
     /// Views the table as a map of that layout, or of any. The first view with a layout writes the description.
     pub(crate) async fn into_map(self, wanted: Option<BucketLayout>) -> Result<ByteMap, Error> {
         let (segment, row_bytes) = (self.segment(), self.row_len());
+        if segment.location().token.is_some() {
+            // A change of an entry has conditions of its own, and no room for a token.
+            let refused = BadArgument::new("table", "under its lock", "a table without the lock", Failure::Unsupported);
+            return Err(Error::bad_argument("view", segment.name(), refused));
+        }
         let is_fitting = wanted.is_none_or(|layout| layout.row_bytes() as u64 == row_bytes);
         if !is_fitting || row_bytes < HEADER_BYTES as u64 || self.len() < 3 {
             return ByteMap::of_header(self, [0; 6], wanted);
