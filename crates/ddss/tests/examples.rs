@@ -72,8 +72,7 @@ fn every_public_type_has_a_runnable_example() {
     }
     assert!(without.is_empty(), "no example that runs: {without:?}");
     // The last two are types of fields: a program that stores such a field has to name its type.
-    for name in ["Client", "Segment", "Shared", "Version", "Strategy", "Error", "ErrorKind", "LockInfo", "LimitReached"]
-    {
+    for name in ["Client", "Segment", "Cell", "Version", "Strategy", "Error", "ErrorKind", "LockInfo", "LimitReached"] {
         assert!(known.contains(name), "{name} is not among {known:?}");
     }
     let mut files = Vec::new();

@@ -257,7 +257,7 @@ impl Context {
                     tracing::error!(
                         name,
                         home,
-                        "another node holds the name of a segment that this node took over in an earlier cluster: the copy here is hidden, and the next start drops it"
+                        "a segment that was taken over in an earlier cluster has lost its name: the next start drops its copy"
                     );
                     names.owned.abandon(&name);
                 }
@@ -269,10 +269,9 @@ impl Context {
                     );
                     names.owned.abandon(&name);
                 }
-                Ok(Reply::Applied(_)) if is_reclaim => tracing::warn!(
-                    name,
-                    "this node is the home of a segment again that it took over in an earlier cluster; puts at another home since the founding are lost"
-                ),
+                Ok(Reply::Applied(_)) if is_reclaim => {
+                    tracing::warn!(name, "took a segment over again: puts elsewhere since the founding are lost")
+                }
                 Ok(Reply::NotMember) => return,
                 Ok(_) => tracing::info!(name, "corrected a name in the cluster's directory"),
                 Err(_) => return,
