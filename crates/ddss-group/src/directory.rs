@@ -45,6 +45,8 @@ pub(crate) fn rows_of(members: u16) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GroupRow {
     pub(crate) members: u16,
+    /// State of the group, whose meaning is the caller's: 0 when the group is made.
+    pub(crate) state: u8,
     pub(crate) key: Key,
     pub(crate) settings: Note,
 }
@@ -54,6 +56,7 @@ impl GroupRow {
         let mut row = [0; ROW_BYTES];
         row[..4].copy_from_slice(&GROUP);
         row[4..6].copy_from_slice(&self.members.to_le_bytes());
+        row[6] = self.state;
         row[8..40].copy_from_slice(&self.key);
         row[40..120].copy_from_slice(&self.settings);
         row
@@ -65,7 +68,7 @@ impl GroupRow {
         let (mut key, mut settings) = ([0; 32], [0; NOTE_BYTES]);
         key.copy_from_slice(&row[8..40]);
         settings.copy_from_slice(&row[40..120]);
-        Ok(Some(Self { members: u16::from_le_bytes([row[4], row[5]]), key, settings }))
+        Ok(Some(Self { members: u16::from_le_bytes([row[4], row[5]]), state: row[6], key, settings }))
     }
 }
 
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn rows_round_trip_and_foreign_rows_are_refused() {
         // If this broke, members would connect to wrong addresses, or believe bytes of another release.
-        let group = GroupRow { members: 3, key: [7; 32], settings: [9; NOTE_BYTES] };
+        let group = GroupRow { members: 3, state: 9, key: [7; 32], settings: [9; NOTE_BYTES] };
         assert_eq!(GroupRow::decode(&group.encode()), Ok(Some(group)));
         for address in ["10.1.2.3:70", "[fe80::1]:65535"] {
             let member = MemberRow { run: 5, process: 6, address: address.parse().unwrap(), note: [1; NOTE_BYTES] };

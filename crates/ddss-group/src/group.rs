@@ -1,7 +1,7 @@
 //! A group as one process sees it: who is there, who is connected, who is lost.
 
 use crate::directory::Note;
-use crate::member::Member;
+use crate::member::{Incarnation, Member};
 use crate::membership::{Change, Membership};
 use crate::mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError};
 use ddss_auth::Context;
@@ -51,7 +51,9 @@ pub enum GroupEvent<'a> {
     Left(Member),
     /// A member is lost.
     Lost(Member, LostReason),
-    /// This process has lost its place to another one.
+    /// The state of the group has changed. All members that joined before are seen.
+    State(u8),
+    /// This process has lost its place: another one has taken it, or the others have lost this process.
     Replaced,
     /// The directory cannot be read by this release.
     Unreadable,
@@ -66,6 +68,8 @@ pub struct Group {
     lease: Duration,
     /// Members whose end was reported, and that have not been seen again.
     ended: Vec<bool>,
+    /// Run of each member that was seen last.
+    runs: Vec<u32>,
     pending: VecDeque<GroupEvent<'static>>,
 }
 
@@ -84,7 +88,8 @@ impl Group {
         if fabric.capabilities().has_admission_filter {
             fabric.set_admission_filter(Box::new(mesh.verifier()))?;
         }
-        Ok(Self { membership, mesh, lease, ended: vec![false; usize::from(members)], pending: VecDeque::new() })
+        let (ended, runs) = (vec![false; usize::from(members)], vec![0; usize::from(members)]);
+        Ok(Self { membership, mesh, lease, ended, runs, pending: VecDeque::new() })
     }
 
     /// Returns this process's number.
@@ -120,11 +125,16 @@ impl Group {
 
     /// Applies an event of the fabric.
     pub fn handle(&mut self, fabric: &mut dyn Fabric, event: &Event<'_>, now: Duration) -> Option<GroupEvent<'_>> {
-        let Self { mesh, ended, .. } = self;
+        let Self { membership, mesh, ended, runs, .. } = self;
         Some(match mesh.handle(fabric, event, now)? {
             MeshEvent::Up(member) => GroupEvent::Up(member),
             MeshEvent::Message { from, bytes } => GroupEvent::Message { from, bytes },
-            MeshEvent::Down(member, reason) => return end(ended, member, reason),
+            MeshEvent::Down(member, reason) => {
+                if !matches!(reason, DownReason::Left | DownReason::Replaced) {
+                    membership.evict(Incarnation { member, run: runs[usize::from(member.0)] });
+                }
+                return end(ended, member, reason);
+            }
         })
     }
 
@@ -163,6 +173,7 @@ impl Group {
                     _ => None,
                 };
                 self.ended[usize::from(whom.member.0)] = false;
+                self.runs[usize::from(whom.member.0)] = whom.run;
                 if end.is_some() {
                     self.pending.push_back(seen);
                 }
@@ -173,14 +184,22 @@ impl Group {
                 self.lose(fabric, member, LostReason::Dead)
             }
             Change::LockFree(_) => None,
+            Change::State(state) => Some(GroupEvent::State(state)),
             Change::Replaced => Some(GroupEvent::Replaced),
             Change::Unreadable(_) => Some(GroupEvent::Unreadable),
         }
     }
 
-    fn lose(&mut self, fabric: &mut dyn Fabric, member: Member, reason: LostReason) -> Option<GroupEvent<'static>> {
+    /// Closes the connection to a member, which the caller takes for lost: nothing more is reported of this process. Returns
+    /// true if its end was reported before.
+    pub fn close(&mut self, fabric: &mut dyn Fabric, member: Member) -> bool {
         self.mesh.close(fabric, member);
-        let has_ended = std::mem::replace(&mut self.ended[usize::from(member.0)], true);
+        std::mem::replace(&mut self.ended[usize::from(member.0)], true)
+    }
+
+    fn lose(&mut self, fabric: &mut dyn Fabric, member: Member, reason: LostReason) -> Option<GroupEvent<'static>> {
+        let has_ended = self.close(fabric, member);
+        self.membership.evict(Incarnation { member, run: self.runs[usize::from(member.0)] });
         (!has_ended).then_some(GroupEvent::Lost(member, reason))
     }
 }

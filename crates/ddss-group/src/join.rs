@@ -161,7 +161,9 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
     let row = MemberRow { run, process: std::process::id(), address: options.address, note: options.note };
     // Under the lock of the place nobody else writes this row.
     table.row(row_of(member)).put(&row.encode())?;
-    Ok(Place { table, guard, group, row, ours: Incarnation { member, run } })
+    // Behind the own row: whoever changes the state from now on sees this member afterwards.
+    let state = GroupRow::decode(&table.row(0).get()?)?.ok_or(RowError { row: 0 })?.state;
+    Ok(Place { table, guard, group: GroupRow { state, ..group }, row, ours: Incarnation { member, run } })
 }
 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
@@ -197,7 +199,7 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
     if GroupRow::decode(&found)?.is_none() {
         let mut key = [0; ddss_auth::KEY_BYTES];
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
-        let group = GroupRow { members: options.members, key, settings: options.settings };
+        let group = GroupRow { members: options.members, state: 0, key, settings: options.settings };
         match table.row(0).put_if(found.version(), &group.encode()) {
             Err(error) if error.kind() == ErrorKind::VersionMismatch => {}
             other => drop(other?),

@@ -2,7 +2,7 @@
 //!
 //! A group is a table of DDSS. Its owner and mode decide who may join. A process takes a place in it ([`Membership`]), brings a
 //! fabric of its own, and connects to the others ([`Mesh`]). [`Group`] joins the two, and reports each member as seen, up, left
-//! or lost.
+//! or lost. [`Driver`] polls a group and its fabric on a service thread.
 //!
 //! - A daemon that restarts ends no group: members go on with their connections, and take their locks again.
 //! - A member is lost when its connection ends; when it is silent for a second and its lock is free; or when it is silent for
@@ -14,15 +14,22 @@
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 mod directory;
+mod driver;
 mod group;
 mod join;
 mod member;
 mod membership;
 mod mesh;
+mod remote_window;
+mod wake;
 
+pub use ddss_auth::Context;
 pub use directory::{NOTE_BYTES, Note, RowError};
+pub use driver::{Driver, Happened};
 pub use group::{Group, GroupEvent, LostReason};
 pub use join::{JoinError, JoinOptions};
 pub use member::{Incarnation, MEMBERS_MAX, Member};
-pub use membership::{Change, Membership};
+pub use membership::{Change, GroupState, Membership};
 pub use mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError, Verifier};
+pub use remote_window::RemoteWindow;
+pub use wake::Wake;

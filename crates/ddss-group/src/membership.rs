@@ -3,10 +3,10 @@
 //! A thread makes the calls, so that the caller's own thread never waits for a daemon. While no daemon answers, nothing changes:
 //! the members go on.
 
-use crate::directory::{MemberRow, Note, RowError, lock_row_of, row_of};
+use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, lock_row_of, row_of};
 use crate::join::{JoinError, JoinOptions, take_place};
 use crate::member::{Incarnation, Member};
-use ddss::{Client, LockGuard, Row, Table};
+use ddss::{Client, ErrorKind, LockGuard, LockOptions, Row, Table};
 use ddss_auth::Key;
 use rustix::event::{EventfdFlags, eventfd};
 use std::net::SocketAddr;
@@ -32,6 +32,8 @@ pub enum Change {
     },
     /// A suspect's lock is free. It is dead, or the daemon that kept its lock has restarted.
     LockFree(Member),
+    /// The state of the group has changed. All members that joined before are seen.
+    State(u8),
     /// This process has lost its place: it was stopped for longer than its lease, and another one took the place.
     Replaced,
     /// The directory cannot be read by this release.
@@ -43,6 +45,8 @@ pub enum Change {
 struct Shared {
     /// Members whose lock is to be tried, as bits.
     suspects: AtomicU64,
+    /// Lost processes whose places are to be cleared, one a member at most.
+    evictions: Mutex<Vec<Incarnation>>,
     has_left: AtomicBool,
     /// Wakes the thread before its next round is due.
     sleeping: Mutex<()>,
@@ -56,6 +60,7 @@ impl Shared {
     fn new() -> Result<Self, rustix::io::Errno> {
         Ok(Self {
             suspects: AtomicU64::new(0),
+            evictions: Mutex::new(Vec::new()),
             has_left: AtomicBool::new(false),
             sleeping: Mutex::new(()),
             wake: Condvar::new(),
@@ -86,14 +91,70 @@ impl Shared {
     }
 }
 
+/// State of a group: a byte in its directory, which only grows.
+#[derive(Clone, Debug)]
+pub struct GroupState {
+    table: Table,
+    shared: Arc<Shared>,
+}
+
+impl GroupState {
+    /// Raises the state, for all members. A state that is as high stays.
+    ///
+    /// # Errors
+    /// The directory has another format, or the error of a call.
+    pub fn raise(&self, state: u8) -> Result<(), JoinError> {
+        let row = self.table.row(0);
+        loop {
+            let found = row.get()?;
+            let group = GroupRow::decode(&found)?.ok_or(RowError { row: 0 })?;
+            if group.state >= state {
+                return Ok(());
+            }
+            match row.put_if(found.version(), &GroupRow { state, ..group }.encode()) {
+                // Another member changed the row: each time the state has grown.
+                Err(error) if error.kind() == ErrorKind::VersionMismatch => {}
+                other => {
+                    other?;
+                    self.shared.wake();
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// The caller's end of the news.
+#[derive(Debug)]
+struct News {
+    changes: Receiver<Change>,
+    shared: Arc<Shared>,
+}
+
+impl News {
+    /// Takes the next news, if there is some.
+    fn next(&self) -> Option<Change> {
+        if !self.shared.has_news.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        // Nothing to read is fine too. What comes from now on makes the descriptor readable again.
+        let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
+        let change = self.changes.try_recv().ok();
+        // There may be more.
+        self.shared.has_news.fetch_or(change.is_some(), Ordering::AcqRel);
+        change
+    }
+}
+
 /// Membership of this process in a group. Dropping it gives the place up.
 #[derive(Debug)]
 pub struct Membership {
     ours: Incarnation,
     key: Key,
+    state: u8,
     members: u16,
-    changes: Receiver<Change>,
-    shared: Arc<Shared>,
+    table: Table,
+    news: News,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -113,8 +174,10 @@ impl Membership {
         let place = take_place(client, name, options)?;
         let (sender, changes) = sync_channel(Self::CHANGES_MAX);
         let shared = Arc::new(Shared::new()?);
-        let (ours, members, key) = (place.ours, options.members, place.group.key);
+        let (ours, members, key, state) = (place.ours, options.members, place.group.key, place.group.state);
+        let table = place.table.clone();
         let watcher = Watcher {
+            state,
             guard: Some(place.guard),
             table: place.table,
             row: place.row,
@@ -127,7 +190,7 @@ impl Membership {
         };
         let body = move || watcher.run();
         let thread = Some(std::thread::Builder::new().name("ddss-group".to_owned()).spawn(body)?);
-        Ok(Self { ours, key, members, changes, shared, thread })
+        Ok(Self { ours, key, state, members, table, news: News { changes, shared }, thread })
     }
 
     /// Returns this process's place.
@@ -142,6 +205,18 @@ impl Membership {
         &self.key
     }
 
+    /// Returns the state of the group when this process joined.
+    #[must_use]
+    pub fn state(&self) -> u8 {
+        self.state
+    }
+
+    /// Returns a handle that changes the state of the group.
+    #[must_use]
+    pub fn group_state(&self) -> GroupState {
+        GroupState { table: self.table.clone(), shared: self.news.shared.clone() }
+    }
+
     /// Returns the number of places.
     #[must_use]
     pub fn members(&self) -> u16 {
@@ -150,41 +225,41 @@ impl Membership {
 
     /// Takes the next news, if there is some.
     pub fn next_change(&self) -> Option<Change> {
-        if !self.shared.has_news.swap(false, Ordering::AcqRel) {
-            return None;
-        }
-        // Nothing to read is fine too. What comes from now on makes the descriptor readable again.
-        let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
-        let change = self.changes.try_recv().ok();
-        // There may be more.
-        self.shared.has_news.fetch_or(change.is_some(), Ordering::AcqRel);
-        change
+        self.news.next()
     }
 
     /// Asks whether the lock of a member is free. The answer, if it is, comes as [`Change::LockFree`].
     pub fn suspect(&self, member: Member) {
         if member.0 < self.members {
             let bit = 1 << member.0;
-            if self.shared.suspects.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-                self.shared.wake();
+            if self.news.shared.suspects.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                self.news.shared.wake();
             }
         }
+    }
+
+    /// Clears the place of a lost process as soon as its lock is free. If it was only stopped, it learns from that that
+    /// the others have lost it: [`Change::Replaced`].
+    pub fn evict(&self, lost: Incarnation) {
+        let mut evictions = self.news.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
+        evictions.retain(|other| other.member != lost.member);
+        evictions.push(lost);
     }
 
     /// Returns a descriptor that is readable when there is news.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.shared.news.as_fd()
+        self.news.shared.news.as_fd()
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        self.shared.has_left.store(true, Ordering::Release);
-        self.shared.wake();
+        self.news.shared.has_left.store(true, Ordering::Release);
+        self.news.shared.wake();
         // A full channel would hold the thread up: nobody takes the news any more.
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            while self.changes.try_recv().is_ok() {}
+            while self.news.changes.try_recv().is_ok() {}
             std::thread::sleep(Duration::from_millis(1));
         }
         if let Some(thread) = self.thread.take() {
@@ -205,6 +280,8 @@ struct Watcher {
     lease: Duration,
     /// Run of each member that was seen last; 0: none.
     seen: Vec<u32>,
+    /// State of the group that was reported last.
+    state: u8,
     sender: SyncSender<Change>,
     shared: Arc<Shared>,
 }
@@ -215,6 +292,7 @@ impl Watcher {
         while !self.shared.has_left.load(Ordering::Acquire) {
             let begun = Instant::now();
             let keeps = self.keep_place() && self.look() && self.try_suspects();
+            self.clear_lost_places();
             if !keeps {
                 break;
             }
@@ -238,7 +316,7 @@ impl Watcher {
             return true;
         }
         self.guard = None;
-        let options = ddss::LockOptions::new().lease(self.lease).keep_alive().timeout(Duration::ZERO);
+        let options = LockOptions::new().lease(self.lease).keep_alive().timeout(Duration::ZERO);
         let lock_row = lock_row_of(self.ours.member, self.members);
         let (Ok(guard), Ok(row)) =
             (self.table.row(lock_row).lock_with(options), self.table.row(row_of(self.ours.member)).get())
@@ -264,8 +342,10 @@ impl Watcher {
         is_replaced
     }
 
-    /// Reports the processes that have come. Returns false if there is no sense in going on.
+    /// Reports the processes that have come, and then the state. Returns false if there is no sense in going on.
     fn look(&mut self) -> bool {
+        // Before the members: each one that joined in an earlier state is in the rows that follow.
+        let state = self.table.row(0).get().ok().and_then(|row| GroupRow::decode(&row).ok().flatten());
         for member in (0..self.members).map(Member).filter(|member| *member != self.ours.member) {
             // While no daemon answers nobody comes.
             let Ok(row) = self.table.row(row_of(member)).get() else { return true };
@@ -287,7 +367,9 @@ impl Watcher {
                 return false;
             }
         }
-        true
+        let Some(state) = state.map(|group| group.state).filter(|state| *state != self.state) else { return true };
+        self.state = state;
+        self.report(Change::State(state))
     }
 
     fn try_suspects(&mut self) -> bool {
@@ -298,9 +380,36 @@ impl Watcher {
             .all(|member| !self.table_lock_is_free(member) || self.report(Change::LockFree(member)))
     }
 
+    /// Clears the places of lost processes whose locks are free.
+    fn clear_lost_places(&self) {
+        let lost = std::mem::take(&mut *self.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner));
+        let left: Vec<_> = lost.into_iter().filter(|lost| !self.clear_place(*lost)).collect();
+        let mut evictions = self.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
+        for lost in left {
+            if !evictions.iter().any(|newer| newer.member == lost.member) {
+                evictions.push(lost);
+            }
+        }
+    }
+
+    /// Clears the place of a lost process. Returns false if its lock is not free, or no daemon answers.
+    fn clear_place(&self, lost: Incarnation) -> bool {
+        let (place, lock) = (self.table.row(row_of(lost.member)), lock_row_of(lost.member, self.members));
+        let is_its = |row: &[u8]| matches!(MemberRow::decode(row, row_of(lost.member)), Ok(Some(MemberRow { run, .. })) if run == lost.run);
+        match place.get() {
+            Ok(row) if !is_its(&row) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        let options = LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
+        let Ok(_guard) = self.table.row(lock).lock_with(options) else { return false };
+        // Another process may have taken the place, and left it or lost its lock.
+        place.get().is_ok_and(|row| !is_its(&row) || place.put_if(row.version(), &[0; ROW_BYTES]).is_ok())
+    }
+
     /// Returns true if nobody holds the lock of a place. The lock is held for the moment of the question.
     fn table_lock_is_free(&self, member: Member) -> bool {
-        let options = ddss::LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
+        let options = LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
         self.table.row(lock_row_of(member, self.members)).lock_with(options).is_ok()
     }
 
@@ -310,11 +419,7 @@ impl Watcher {
         let row = row_of(self.ours.member);
         let cleared = self.table.row(row).get().and_then(|found| {
             let is_ours = found[..] == self.row.encode();
-            if is_ours {
-                self.table.row(row).put_if(found.version(), &[0; crate::directory::ROW_BYTES]).map(|_| ())
-            } else {
-                Ok(())
-            }
+            if is_ours { self.table.row(row).put_if(found.version(), &[0; ROW_BYTES]).map(|_| ()) } else { Ok(()) }
         });
         // Without a daemon the lock ends with the session, and an old row behind a free lock names nobody.
         let _ = cleared.and_then(|()| guard.unlock());
@@ -334,8 +439,7 @@ mod tests {
         // If this broke, a thread that sleeps on the descriptor would never sleep again.
         let (sender, changes) = sync_channel(1);
         let (shared, turn) = (Arc::new(Shared::new().unwrap()), Barrier::new(2));
-        let ours = Incarnation { member: Member(0), run: 1 };
-        let membership = Membership { ours, key: [0; 32], members: 2, changes, shared: shared.clone(), thread: None };
+        let received = News { changes, shared: shared.clone() };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
@@ -348,12 +452,12 @@ mod tests {
             let mut readable = 0;
             for _ in 0..ROUNDS {
                 turn.wait();
-                while membership.next_change().is_none() {}
-                let _ = membership.next_change();
+                while received.next().is_none() {}
+                let _ = received.next();
                 turn.wait();
-                let _ = membership.next_change();
-                let mut news = [PollFd::new(&membership.shared.news, PollFlags::IN)];
-                readable += poll(&mut news, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+                let _ = received.next();
+                let mut fds = [PollFd::new(&received.shared.news, PollFlags::IN)];
+                readable += poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
             }
             assert_eq!(readable, 0, "of {ROUNDS}");
         });
