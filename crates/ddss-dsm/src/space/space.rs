@@ -5,18 +5,15 @@ use crate::error::SpaceError;
 use crate::sys::Frames;
 use crate::transport::{Call, Command, OWN_INDICES, RankMemory, Reply, Service, ServiceConfig};
 use ddss::Client;
-use ddss_auth::Context;
 use ddss_dsm_core::{
     Access, Failure, Homes, PageId, PageRange, Rank, Request, SETTINGS_BYTES, SettingsError, Statistics,
 };
-use ddss_group::{JoinError, JoinOptions, Membership, Mesh, NOTE_BYTES};
+use ddss_group::{Context, JoinError, JoinOptions, Membership, Mesh, NOTE_BYTES, Wake};
 use ddss_runtime::{IdleConfig, ProgressThread};
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
-use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -40,7 +37,7 @@ pub struct Space {
     bytes: u64,
     timeout: Duration,
     commands: Sender<Command>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<Wake>,
     frames: Arc<Frames>,
     thread: ProgressThread,
 }
@@ -79,9 +76,7 @@ impl Space {
                 other => SpaceError::Join(other),
             })?;
         let rank = Rank::new(membership.ours().member.0.into()).ok_or(SpaceError::Ended)?;
-        let wake = Arc::new(
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| SpaceError::System(e.into()))?,
-        );
+        let wake = Arc::new(Wake::new().map_err(SpaceError::System)?);
         let (commands, receiver) = channel();
         let engine = options.config(rank, message_bytes);
         let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
@@ -241,8 +236,7 @@ impl Space {
     fn start(&self, call: Call) -> Result<Receiver<Result<Reply, Failure>>, SpaceError> {
         let (reply, result) = channel();
         self.commands.send(Command { call, reply }).map_err(|_| SpaceError::Ended)?;
-        // A full counter is as readable as a fresh one.
-        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+        self.wake.wake();
         Ok(result)
     }
 }

@@ -2,49 +2,37 @@
 
 use super::areas::SHARED;
 use ddss_dsm_core::Area;
+use ddss_group::RemoteWindow;
 use ddss_verbs::{RemoteRange, Window};
 
-const WINDOW_BYTES: usize = 20;
 /// Bytes of the message.
-pub(super) const HANDOVER_BYTES: usize = SHARED.len() * WINDOW_BYTES;
+pub(super) const HANDOVER_BYTES: usize = SHARED.len() * RemoteWindow::BYTES;
 
 /// Windows over a peer's areas.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PeerWindows([Window; SHARED.len()]);
+pub(super) struct PeerWindows([RemoteWindow; SHARED.len()]);
 
 impl PeerWindows {
     /// Returns the address of a range of an area. `None` if it is outside the window: the peer has another size.
     pub(super) fn address(&self, area: Area, offset: u64, bytes: u64) -> Option<RemoteRange> {
-        let Window { key, base, bytes: size } = self.0[area as usize];
-        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
-        is_inside.then(|| RemoteRange { key, address: base + offset })
+        self.0[area as usize].address(offset, bytes)
     }
 }
 
 /// Encodes the windows that a peer gets, in the order of [`SHARED`].
 pub(super) fn encode(windows: &[Window; SHARED.len()]) -> [u8; HANDOVER_BYTES] {
     let mut out = [0; HANDOVER_BYTES];
-    for (part, window) in out.chunks_exact_mut(WINDOW_BYTES).zip(windows) {
-        part[..4].copy_from_slice(&window.key.to_le_bytes());
-        part[4..12].copy_from_slice(&window.base.to_le_bytes());
-        part[12..].copy_from_slice(&window.bytes.to_le_bytes());
+    for (part, window) in out.chunks_exact_mut(RemoteWindow::BYTES).zip(windows) {
+        part.copy_from_slice(&RemoteWindow::encode(window));
     }
     out
 }
 
 /// Decodes the windows of a peer. `None` if the message has another length, or a window wraps around.
 pub(super) fn decode(bytes: &[u8]) -> Option<PeerWindows> {
-    if bytes.len() != HANDOVER_BYTES {
-        return None;
-    }
-    let word = |part: &[u8]| part.try_into().map(u64::from_le_bytes).unwrap_or_default();
-    let mut windows = [Window { key: 0, base: 0, bytes: 0 }; SHARED.len()];
-    for (window, part) in windows.iter_mut().zip(bytes.chunks_exact(WINDOW_BYTES)) {
-        let key = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
-        *window = Window { key, base: word(&part[4..12]), bytes: word(&part[12..]) };
-        window.base.checked_add(window.bytes)?;
-    }
-    Some(PeerWindows(windows))
+    let (parts, rest) = bytes.as_chunks::<{ RemoteWindow::BYTES }>();
+    let windows = parts.iter().map(RemoteWindow::decode).collect::<Option<Vec<_>>>()?;
+    windows.try_into().ok().filter(|_| rest.is_empty()).map(PeerWindows)
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@ use super::handover::{self, PeerWindows};
 use super::post_queue::{Post, PostQueue, StagingSlots};
 use super::rank_memory::RankMemory;
 use crate::error::SpaceError;
-use ddss_auth::Context;
 use ddss_dsm_core::limits::INDEX_END;
 use ddss_dsm_core::{
     Action, Area, CallId, Config, Engine, Event, Failure, Homes, Output, PageRange, Rank, Request, Statistics, Tag,
 };
-use ddss_group::{Group, GroupEvent, Member, Membership, Mesh};
+use ddss_group::{Context, Driver, Group, Happened, Member, Membership, Mesh, Wake};
 use ddss_runtime::ProgressTask;
-use ddss_verbs::{Events, Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
+use ddss_verbs::{Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -78,7 +77,7 @@ pub(crate) struct ServiceConfig {
     pub(crate) fabric: Box<dyn Fabric>,
     pub(crate) commands: Receiver<Command>,
     /// Readable when there are commands.
-    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) wake: Arc<Wake>,
 }
 
 /// Connection to another rank.
@@ -93,14 +92,13 @@ pub(crate) struct Service {
     config: Config,
     engine: Engine,
     memory: RankMemory,
-    fabric: Box<dyn Fabric>,
-    group: Group,
+    driver: Driver,
     /// Region of the rank's file.
     region: RegionId,
     peers: Vec<Peer>,
     staging: StagingSlots,
     commands: Receiver<Command>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<Wake>,
     /// Calls that the engine works on.
     waiting: HashMap<CallId, Sender<Answer>>,
     next_call: u64,
@@ -114,15 +112,11 @@ pub(crate) struct Service {
     has_ended: bool,
     /// True once this rank leaves: others may leave too.
     is_leaving: bool,
-    next_tick: Duration,
-    events: Events,
+    happened: Vec<Happened>,
     out: Output,
-    start: Instant,
 }
 
 impl Service {
-    /// Longest time between two looks at the group while the thread does not sleep.
-    const TICK: Duration = Duration::from_millis(1);
     /// Longest time in which the peers are told why the space has ended, before the application is.
     const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
@@ -134,7 +128,7 @@ impl Service {
         Ok(Self {
             engine,
             memory,
-            group,
+            driver: Driver::new(fabric, group, wake.clone()),
             region,
             peers: (0..config.ranks).map(|_| Peer::default()).collect(),
             staging: StagingSlots::new(Layout::STAGING_SLOTS),
@@ -148,17 +142,14 @@ impl Service {
             is_ready: config.ranks == 1,
             has_ended: false,
             is_leaving: false,
-            next_tick: Duration::ZERO,
-            events: Events::new(),
+            happened: Vec::new(),
             out: Output::default(),
-            start: Instant::now(),
             config,
-            fabric,
         })
     }
 
     fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.driver.now()
     }
 
     /// Hands an event to the engine, and executes what it decides.
@@ -237,7 +228,7 @@ impl Service {
 
     fn start(&mut self, command: Command) {
         if matches!(command.call, Call::GiveUp) {
-            return self.lose(self.group.ours());
+            return self.lose(self.driver.ours());
         }
         let failure = self.engine.failure();
         if !self.is_ready && failure.is_none() {
@@ -265,30 +256,12 @@ impl Service {
         }
     }
 
-    /// Polls the fabric, and handles what has happened. Returns the number of events.
-    fn poll_fabric(&mut self) -> usize {
-        let mut events = std::mem::take(&mut self.events);
-        let count = self.fabric.poll(&mut events);
-        for event in events.iter() {
-            if let ddss_verbs::Event::Done { tag, outcome, .. } = event {
-                self.finish_work(tag, outcome.ok());
-                continue;
-            }
-            let now = self.now();
-            // The message borrows the group, which the engine's answers need.
-            let happened = self.group.handle(self.fabric.as_mut(), &event, now).map(Happened::of);
-            if let Some(happened) = happened {
-                self.apply(happened);
-            }
-        }
-        events.clear();
-        self.events = events;
-        if count > 0 || self.now() >= self.next_tick {
-            while let Some(event) = self.group.tick(self.fabric.as_mut(), self.start.elapsed()) {
-                self.apply(Happened::of(event));
-            }
-            self.next_tick = self.now() + Self::TICK;
-        }
+    /// Polls the fabric and the group, and handles what has happened. Returns the number of events.
+    fn poll_members(&mut self) -> usize {
+        let mut happened = std::mem::take(&mut self.happened);
+        let count = self.driver.poll(&mut happened);
+        happened.drain(..).for_each(|happened| self.apply(happened));
+        self.happened = happened;
         count
     }
 
@@ -297,9 +270,10 @@ impl Service {
             Happened::Up(member) => self.hand_over(member),
             Happened::Message(from, bytes) => self.receive(from, &bytes),
             Happened::Left(member) if !self.is_leaving => self.lose(member),
-            Happened::Lost(member) => self.lose(member),
-            Happened::Replaced => self.lose(self.group.ours()),
-            Happened::Left(_) | Happened::Nothing => {}
+            Happened::Lost(member, _) => self.lose(member),
+            Happened::Replaced => self.lose(self.driver.ours()),
+            Happened::Done(tag, value) => self.finish_work(tag, value),
+            _ => {}
         }
     }
 
@@ -316,7 +290,7 @@ impl Service {
             self.start(command);
         }
         if let Failure::Lost(rank) | Failure::Protocol(rank) = failure {
-            self.group.mesh().close(self.fabric.as_mut(), Member(rank.index() as u16));
+            self.driver.close(Member(rank.index() as u16));
         }
     }
 
@@ -331,14 +305,14 @@ impl Service {
 
     /// Opens the areas to a peer, and tells it where they are.
     fn hand_over(&mut self, member: Member) {
-        let Some(peer) = self.group.peer(member) else { return };
+        let Some(peer) = self.driver.peer(member) else { return };
         if self.is_too_late(member) {
-            return self.group.mesh().close(self.fabric.as_mut(), member);
+            return self.driver.close(member);
         }
         let windows = self.expose(peer);
         let sent = windows.map(|windows| {
             let message = handover::encode(&windows);
-            self.group.send(self.fabric.as_mut(), member, &[&[HANDOVER], &message])
+            self.driver.send(member, &[&[HANDOVER], &message])
         });
         if !matches!(sent, Some(Ok(()))) {
             self.lose(member);
@@ -355,7 +329,7 @@ impl Service {
                 Area::Landing => Rights::WRITE,
             };
             let span = self.memory.layout.shared(area);
-            windows.push(self.fabric.expose(peer, self.region, span.offset, span.bytes, rights).ok()?);
+            windows.push(self.driver.expose(peer, self.region, span.offset, span.bytes, rights).ok()?);
         }
         windows.try_into().ok()
     }
@@ -384,9 +358,6 @@ impl Service {
 
     /// Takes the completion of work.
     fn finish_work(&mut self, tag: u64, value: Option<u64>) {
-        if tag == Mesh::TAG {
-            return;
-        }
         if tag & WRITE != 0 {
             return self.staging.put_back(tag as u16);
         }
@@ -401,7 +372,7 @@ impl Service {
         let mut posted = 0;
         for index in 0..self.peers.len() {
             let member = Member(index as u16);
-            while let (Some(peer), Some(windows)) = (self.group.peer(member), self.peers[index].windows) {
+            while let (Some(peer), Some(windows)) = (self.driver.peer(member), self.peers[index].windows) {
                 let Some(post) = self.peers[index].queue.0.pop_front() else { break };
                 if let Err(post) = self.post_one(member, peer, &windows, post) {
                     self.peers[index].queue.0.push_front(post);
@@ -421,14 +392,14 @@ impl Service {
         let outside = RemoteRange { key: 0, address: u64::MAX };
         let work = match &post {
             Post::Send(message) => {
-                return match self.group.send(self.fabric.as_mut(), member, &[&[ENGINE], message]) {
+                return match self.driver.send(member, &[&[ENGINE], message]) {
                     Err(ddss_group::SendError::Full(_)) => Err(post),
                     // The connection has ended: its event follows.
                     _ => Ok(()),
                 };
             }
             Post::Leave => {
-                self.group.mesh().leave(self.fabric.as_mut(), member);
+                self.driver.leave(member);
                 return Ok(());
             }
             Post::Write { offset, bytes } => {
@@ -456,11 +427,11 @@ impl Service {
                 Work::CompareSwap { peer, tag: tag.to_bits(), remote, compare: 0, swap: *word }
             }
         };
-        let (tag, error) = (work.tag(), self.fabric.post(&[work]).err());
+        let (tag, error) = (work.tag(), self.driver.post(work).err());
         if error.is_some() && tag & WRITE != 0 {
             self.staging.put_back(tag as u16);
         }
-        match error.map(|error| error.kind) {
+        match error {
             None => Ok(()),
             Some(PostErrorKind::Busy | PostErrorKind::NotConnected) => Err(post),
             Some(_) => {
@@ -473,39 +444,16 @@ impl Service {
 
     /// Returns true if there is nothing to post but for peers that are not connected.
     fn is_idle(&self) -> bool {
-        let is_connected = |index: usize| self.group.peer(Member(index as u16)).is_some();
+        let is_connected = |index: usize| self.driver.peer(Member(index as u16)).is_some();
         let waits =
             |(index, peer): (usize, &Peer)| !peer.queue.0.is_empty() && peer.windows.is_some() && is_connected(index);
         !self.peers.iter().enumerate().any(waits)
     }
 }
 
-/// Event of the group that owns its bytes.
-enum Happened {
-    Up(Member),
-    Message(Member, Vec<u8>),
-    Left(Member),
-    Lost(Member),
-    Replaced,
-    Nothing,
-}
-
-impl Happened {
-    fn of(event: GroupEvent<'_>) -> Self {
-        match event {
-            GroupEvent::Up(member) => Self::Up(member),
-            GroupEvent::Message { from, bytes } => Self::Message(from, bytes.to_vec()),
-            GroupEvent::Left(member) => Self::Left(member),
-            GroupEvent::Lost(member, _) => Self::Lost(member),
-            GroupEvent::Replaced | GroupEvent::Unreadable => Self::Replaced,
-            _ => Self::Nothing,
-        }
-    }
-}
-
 impl ProgressTask for Service {
     fn poll(&mut self) -> usize {
-        let mut worked = self.poll_fabric() + self.take_commands();
+        let mut worked = self.poll_members() + self.take_commands();
         let now_us = self.now().as_micros() as u64;
         if self.engine.next_deadline().is_some_and(|due| due <= now_us) {
             self.handle(Event::Tick);
@@ -520,24 +468,24 @@ impl ProgressTask for Service {
     }
 
     fn has_served_peers(&self) -> bool {
-        self.fabric.has_moved_bytes()
+        self.driver.has_moved_bytes()
     }
 
     fn arm(&mut self) -> bool {
         // Drained before the look at the channel, so that a command behind the look is readable.
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.wake.clear();
         if self.take_commands() > 0 || !self.is_idle() {
             return false;
         }
-        self.fabric.arm()
+        self.driver.arm()
     }
 
     fn disarm(&mut self) {
-        self.fabric.disarm();
+        self.driver.disarm();
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
-        wait(&[self.fabric.descriptor(), self.group.descriptor(), self.wake.as_fd()]);
+        wait(&self.driver.descriptors());
     }
 
     fn park_limit(&self) -> Duration {
@@ -546,15 +494,14 @@ impl ProgressTask for Service {
             .engine
             .next_deadline()
             .map_or(Mesh::ASK_AFTER, |due| Duration::from_micros(due.saturating_sub(now_us)));
-        let fabric = self.fabric.next_deadline().map_or(engine, |at| at.saturating_duration_since(Instant::now()));
-        engine.min(fabric).min(Duration::from_millis(50))
+        engine.min(self.driver.sleep_max())
     }
 
     /// Sends what is left, such as the word that this rank leaves, and waits a moment until the peers have closed.
     fn finish(&mut self) {
         let end = Instant::now() + Duration::from_millis(500);
         let is_connected =
-            |service: &Self| (0..service.peers.len()).any(|index| service.group.peer(Member(index as u16)).is_some());
+            |service: &Self| (0..service.peers.len()).any(|index| service.driver.peer(Member(index as u16)).is_some());
         while self.is_leaving && is_connected(self) && Instant::now() < end {
             self.poll();
             std::thread::yield_now();
