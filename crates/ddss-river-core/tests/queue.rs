@@ -290,6 +290,28 @@ fn fail_stop_ends_the_flow_when_an_idle_consumer_dies() {
 
 // If this failed, a slow consumer would decide when all are finished.
 #[test]
+fn a_member_that_leaves_in_order_ends_no_flow() {
+    // If this broke, fail-stop flows could not let a member go.
+    let mut queue = Queue::new(2, with(Guarantee::FailStop));
+    queue.at_producer(ProducerEvent::Left(ConsumerId(0)));
+    queue.at_consumer(1, ConsumerEvent::Left(P));
+    assert_eq!(queue.done, []);
+}
+
+#[test]
+fn producers_of_a_long_time_leave_no_trace() {
+    // If this broke, a consumer would grow with each producer that came and went, and panic at the limit.
+    let (mut consumer, mut out) =
+        (Consumer::new(EdgeId(0), ConsumerId(0), with(Guarantee::AtLeastOnce)).unwrap(), vec![]);
+    for id in 0..u16::MAX {
+        consumer.handle(ConsumerEvent::Connected(ProducerId(id)), &mut out).unwrap();
+        consumer.handle(ConsumerEvent::Dead(ProducerId(id)), &mut out).unwrap();
+        out.clear();
+    }
+    assert_eq!(consumer.take(0, &mut out), Take::Ended);
+}
+
+#[test]
 fn an_idle_producer_takes_back_the_newest_message_of_the_slowest_consumer() {
     let mut queue = Queue::new(2, QueueConfig::default());
     assert_eq!(queue.take(0), Take::Empty);

@@ -30,6 +30,8 @@ pub enum ProducerAction {
         index: u64,
         /// Send slot.
         place: u16,
+        /// Bytes.
+        length: u32,
     },
     /// The message was at a lost consumer and is dropped, by [`Guarantee::AtMostOnce`](crate::Guarantee::AtMostOnce).
     Dropped {

@@ -53,6 +53,8 @@ struct Source {
     id: ProducerId,
     is_connected: bool,
     has_ended: bool,
+    /// True if the producer never comes back.
+    is_gone: bool,
     /// Number of the connection.
     session: u32,
     slots: Box<[Option<Arrival>]>,
@@ -117,7 +119,8 @@ impl Arrivals {
         let Err(position) = self.position(id) else { return };
         assert!(self.sources.len() < PEERS_MAX, "a consumer has at most {PEERS_MAX} producers");
         let slots = vec![None; usize::from(self.window)].into();
-        self.sources.insert(position, Source { id, is_connected: false, has_ended: false, session: 0, slots });
+        self.sources
+            .insert(position, Source { id, is_connected: false, has_ended: false, is_gone: false, session: 0, slots });
         self.inputs.join();
         self.queue.reserve(usize::from(self.window));
     }
@@ -151,6 +154,32 @@ impl Arrivals {
         source.has_ended = true;
         self.inputs.end();
         true
+    }
+
+    /// Ends a producer that never comes back. Returns false if it had ended before, or is unknown.
+    pub(super) fn bury(&mut self, id: ProducerId) -> bool {
+        self.disconnect(id);
+        let is_news = self.end(id);
+        if let Some(source) = self.get_mut(id) {
+            source.is_gone = true;
+        }
+        self.forget_if_empty(id);
+        is_news
+    }
+
+    /// Forgets a producer that never comes back, and whose messages are finished.
+    fn forget_if_empty(&mut self, id: ProducerId) {
+        if let Ok(position) = self.position(id) {
+            let source = &self.sources[position];
+            if source.is_gone && source.slots.iter().all(Option::is_none) {
+                self.sources.remove(position);
+            }
+        }
+    }
+
+    /// Returns true if a message of a producer is not taken.
+    pub(super) fn has_waiting(&self, id: ProducerId) -> bool {
+        self.queue.iter().any(|(producer, _)| *producer == id)
     }
 
     /// Adds a message.
@@ -200,6 +229,7 @@ impl Arrivals {
         }
         *place = None;
         self.taken -= 1;
+        self.forget_if_empty(taken.producer);
         is_connected
     }
 

@@ -104,6 +104,12 @@ impl Consumer {
         self.arrivals.len()
     }
 
+    /// Returns true if a message of a producer waits to be taken: its bytes are needed.
+    #[must_use]
+    pub fn has_waiting(&self, producer: ProducerId) -> bool {
+        self.arrivals.has_waiting(producer)
+    }
+
     /// Takes the oldest message. The first call asks the producers for messages.
     pub fn take(&mut self, now_us: u64, out: &mut Vec<ConsumerAction>) -> Take {
         if self.is_fenced {
@@ -185,10 +191,12 @@ impl Consumer {
             }
             ConsumerEvent::Lost(producer) => self.arrivals.disconnect(producer),
             ConsumerEvent::Dead(producer) => {
-                self.arrivals.disconnect(producer);
-                if self.arrivals.end(producer) && self.config.guarantee == Guarantee::FailStop {
+                if self.arrivals.bury(producer) && self.config.guarantee == Guarantee::FailStop {
                     out.push(ConsumerAction::FlowLost { producer });
                 }
+            }
+            ConsumerEvent::Left(producer) => {
+                self.arrivals.bury(producer);
             }
             ConsumerEvent::Message { from, header } => {
                 if !self.has_asked && !self.has_withdrawn {

@@ -11,6 +11,8 @@ pub enum ProducerEvent {
     Lost(ConsumerId),
     /// The coordinator declared a consumer dead. It never comes back under this number.
     Dead(ConsumerId),
+    /// A consumer has left in order. It never comes back under this number.
+    Left(ConsumerId),
     /// A notice arrived.
     Notice {
         /// Sender.
@@ -29,8 +31,10 @@ pub enum ConsumerEvent {
     Connected(ProducerId),
     /// The connection to a producer ended. The producer may come back.
     Lost(ProducerId),
-    /// The coordinator declared a producer dead.
+    /// The coordinator declared a producer dead. It never comes back under this number.
     Dead(ProducerId),
+    /// A producer has left in order. It never comes back under this number.
+    Left(ProducerId),
     /// A header arrived: the bytes are in the ring.
     Message {
         /// Sender.

@@ -113,7 +113,13 @@ impl Producer {
         match event {
             ProducerEvent::Connected(consumer) => self.connect(consumer, out),
             ProducerEvent::Lost(consumer) => self.lose(consumer, out),
-            ProducerEvent::Dead(consumer) => self.bury(consumer, out),
+            ProducerEvent::Dead(consumer) => {
+                self.bury(consumer, out);
+                if self.config.guarantee == Guarantee::FailStop {
+                    self.end_flow(consumer, out);
+                }
+            }
+            ProducerEvent::Left(consumer) => self.bury(consumer, out),
             ProducerEvent::Notice { from, notice } => self.take_notice(from, notice, out),
         }
         self.advance(moment, out);
@@ -182,9 +188,6 @@ impl Producer {
             }
         }
         self.peers.remove(consumer);
-        if self.config.guarantee == Guarantee::FailStop {
-            self.end_flow(consumer, out);
-        }
     }
 
     fn take_notice(&mut self, from: ConsumerId, notice: ToProducer, out: &mut Vec<ProducerAction>) {
@@ -266,8 +269,8 @@ impl Producer {
                 }
             }
             Outcome::Failed => {
-                self.messages.remove(place);
-                out.push(ProducerAction::Failed { index, place });
+                let length = self.messages.remove(place).length;
+                out.push(ProducerAction::Failed { index, place, length });
             }
             Outcome::Dropped => {
                 self.messages.remove(place);
