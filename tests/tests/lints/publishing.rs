@@ -26,6 +26,7 @@ const PUBLISHED: &[&str] = &[
     "ddss-client",
     "ddss-group",
     "ddss-dsm",
+    "ddss-river",
     "ddss-stream",
     "ddss-cli",
 ];

@@ -47,7 +47,12 @@ const RULES: &[MemberRule] = &[
         &[],
     ),
     rule("ddss-group", &["ddss-auth", "ddss-client", "ddss-verbs"], &[]),
-    rule("ddss-dsm", &["ddss-auth", "ddss-client", "ddss-dsm-core", "ddss-group", "ddss-runtime", "ddss-verbs"], &[]),
+    rule("ddss-dsm", &["ddss-client", "ddss-dsm-core", "ddss-group", "ddss-runtime", "ddss-verbs"], &[]),
+    rule(
+        "ddss-river",
+        &["ddss-client", "ddss-group", "ddss-ipc", "ddss-river-core", "ddss-runtime", "ddss-verbs"],
+        &[],
+    ),
     // Streams know nothing of segments, and the client crate nothing of streams.
     rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
@@ -141,6 +146,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-auth",
     "ddss-dsm-core",
     "ddss-engine",
+    "ddss-river",
     "ddss-river-core",
     "ddss-sdp",
     "ddss-twin",

@@ -2,4 +2,5 @@
 
 mod broken_ranks;
 mod members;
+mod queues;
 mod shared_pages;

@@ -1,0 +1,42 @@
+//! Data flow between processes on several nodes: a slow node costs its share of the speed and no more.
+//!
+//! A [`Queue`] carries messages from its [`Producer`]s to its [`Consumer`]s. A message goes to a consumer that asks for one, so
+//! that each gets as many as it can process. It stays with its producer until it is acknowledged: if its consumer dies, another
+//! one gets it, flagged. Messages travel one-sided into the memory of their consumer; DDSS names the queue, decides who joins and
+//! notices deaths.
+//!
+//! ```no_run
+//! use ddss_river::{Queue, QueueOptions};
+//! let client = ddss::Client::connect()?;
+//! let queue = Queue::open(&client, "frames", QueueOptions::new())?;
+//! if std::env::args().nth(1).as_deref() == Some("put") {
+//!     let producer = queue.producer()?;
+//!     for number in 0..1000_u32 {
+//!         producer.put(&number.to_le_bytes())?;
+//!     }
+//!     queue.close()?;
+//! } else {
+//!     let mut consumer = queue.consumer()?;
+//!     while let Some(message) = consumer.take()? {
+//!         println!("{:?}", &message[..]);
+//!         message.acknowledge();
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The engine is `ddss-river-core`, the members are those of `ddss-group`. This crate joins them: `state` is what callers and the
+//! service thread share, `link` the service thread, `queue` the calls.
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
+mod error;
+mod link;
+mod queue;
+mod state;
+
+pub use ddss_river_core::Guarantee;
+pub use error::QueueError;
+pub use queue::{AsyncConsumer, AsyncProducer, Consumer, Message, Producer, Queue, QueueOptions};

@@ -1,0 +1,5 @@
+//! The service thread of a queue: it carries messages between the members over a fabric.
+
+mod service;
+
+pub(crate) use service::{CLOSED, Service, ServiceConfig};

@@ -1,0 +1,15 @@
+//! The calls of an application.
+
+mod block_on;
+mod consumer;
+mod message;
+mod options;
+mod producer;
+mod queue;
+mod session;
+
+pub use consumer::{AsyncConsumer, Consumer};
+pub use message::Message;
+pub use options::QueueOptions;
+pub use producer::{AsyncProducer, Producer};
+pub use queue::Queue;

@@ -1,0 +1,84 @@
+//! The putting end.
+
+use super::block_on::block_on;
+use super::session::Session;
+use crate::error::QueueError;
+use std::sync::Arc;
+
+/// Puts messages into a queue. They stay in the memory of this process until a consumer has acknowledged them.
+#[derive(Clone, Debug)]
+pub struct Producer {
+    session: Arc<Session>,
+}
+
+impl Producer {
+    pub(super) fn new(session: Arc<Session>) -> Self {
+        Self { session }
+    }
+
+    /// Puts a message; waits for room up to the deadline of the queue. It returns before the message is delivered.
+    ///
+    /// # Errors
+    /// The message is above the limit, the queue is closed, no room came in time, or the queue has failed. The message was not
+    /// put then.
+    pub fn put(&self, bytes: &[u8]) -> Result<(), QueueError> {
+        block_on(self.send(bytes))
+    }
+
+    /// Waits until consumers have acknowledged all messages of this process. Messages that are not acknowledged when the
+    /// process ends are lost.
+    ///
+    /// # Errors
+    /// A message was not acknowledged in time, or the queue has failed.
+    pub fn flush(&self) -> Result<(), QueueError> {
+        block_on(self.session.flush())
+    }
+
+    /// Returns the same producer with calls that are futures, for any executor.
+    #[must_use]
+    pub fn into_async(self) -> AsyncProducer {
+        AsyncProducer(self)
+    }
+
+    async fn send(&self, bytes: &[u8]) -> Result<(), QueueError> {
+        let Session { queue, message_bytes_max: max, shared, .. } = &*self.session;
+        let length = u32::try_from(bytes.len()).ok().filter(|length| length <= max);
+        let Some(length) = length else {
+            return Err(QueueError::TooLong { queue: queue.clone(), bytes: bytes.len(), max: *max });
+        };
+        let checksum = crc32c::crc32c(bytes);
+        let reserved = self.session.wait("no consumer made room for a message", |ends| {
+            if ends.is_closed() {
+                Some(None)
+            } else {
+                ends.reserve().map(|slot| Some((slot, ends.send_slots().clone())))
+            }
+        });
+        let Some((slot, slots)) = reserved.await? else { return Err(self.session.closed()) };
+        // Outside of the lock: nothing else uses a reserved slot.
+        slots.write(slot, bytes);
+        if shared.call(|ends| ends.put(slot, length, checksum)) { Ok(()) } else { Err(self.session.closed()) }
+    }
+}
+
+/// A [`Producer`] whose calls are futures, for any executor.
+#[derive(Clone, Debug)]
+pub struct AsyncProducer(Producer);
+
+impl AsyncProducer {
+    /// Puts a message: [`Producer::put`]. A future that is dropped before it is ready puts none.
+    ///
+    /// # Errors
+    /// The errors of [`Producer::put`].
+    pub async fn put(&self, bytes: &[u8]) -> Result<(), QueueError> {
+        self.0.send(bytes).await
+    }
+
+    /// Waits until all messages are acknowledged: [`Producer::flush`].
+    ///
+    /// # Errors
+    /// The errors of [`Producer::flush`].
+    pub async fn flush(&self) -> Result<(), QueueError> {
+        self.0.session.flush().await
+    }
+}

@@ -1,0 +1,147 @@
+//! Opening and closing a queue.
+
+use super::block_on::block_on;
+use super::consumer::Consumer;
+use super::options::QueueOptions;
+use super::producer::Producer;
+use super::session::Session;
+use crate::error::QueueError;
+use crate::link::{CLOSED, Service, ServiceConfig};
+use crate::state::{Ends, EndsError, Shared};
+use ddss::{Client, ErrorKind};
+use ddss_group::{Context, JoinError, JoinOptions, Membership, Wake};
+use ddss_runtime::{IdleConfig, ProgressThread};
+use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Release of the messages between members.
+const RELEASE: u8 = 1;
+/// Time by which the fabric gives a silent member up later than the group does.
+const STALL_MARGIN: Duration = Duration::from_secs(5);
+
+/// A queue that processes on several nodes share under a name.
+///
+/// Each process is a member, and may put and take messages. A message goes to a consumer that asks for one; its producer
+/// keeps it until the consumer has acknowledged it.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    session: Arc<Session>,
+}
+
+impl Queue {
+    /// Opens a queue by name, and creates it if it does not exist. The process is a member until the last handle and the last
+    /// message of this queue are dropped.
+    ///
+    /// # Errors
+    /// The directory cannot be joined, the queue is closed or has other settings, or the error of a system call.
+    pub fn open(client: &Client, name: &str, options: QueueOptions) -> Result<Self, QueueError> {
+        options.config.check()?;
+        if options.listen.is_unspecified() {
+            return Err(QueueError::Address(options.listen));
+        }
+        let table = format!("river/{name}");
+        if options.is_existing {
+            match client.table(&table).open() {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(QueueError::Unknown { queue: name.to_owned() });
+                }
+                other => drop(other?),
+            }
+        }
+        let mut wire = IwarpConfig::default();
+        wire.message_bytes_max = Service::MESSAGE_BYTES;
+        // Messages bring a checksum of their own.
+        wire.crc = false;
+        wire.stall_timeout = options.lease + STALL_MARGIN;
+        let mut fabric = Iwarp::new(wire)?;
+        let address = fabric.listen(SocketAddr::new(options.listen, 0))?;
+        let join = JoinOptions::new(options.members, address).settings(options.encode()).lease(options.lease);
+        let membership = Membership::join(client, &table, &join).map_err(|error| match error {
+            JoinError::OtherSettings { theirs, .. } => {
+                let (setting, theirs, ours) = options.difference(&theirs);
+                QueueError::OtherSetting { queue: name.to_owned(), setting, theirs, ours }
+            }
+            other => other.into(),
+        })?;
+        if membership.state() >= CLOSED {
+            return Err(QueueError::Closed { queue: name.to_owned() });
+        }
+        let random = RandomState::new().hash_one(address);
+        let ends = Ends::new(options.config, membership.ours().member, options.members, random)?;
+        let wake = Arc::new(Wake::new()?);
+        let shared = Arc::new(Shared::new(ends, wake.clone()));
+        let state = membership.group_state();
+        let config = ServiceConfig {
+            shared: shared.clone(),
+            wake,
+            membership,
+            fabric: Box::new(fabric),
+            context: Context { name: *b"DDSS queue", release: RELEASE },
+            lease: options.lease,
+        };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let idle = IdleConfig::for_cores(cores);
+        let thread = ProgressThread::start("ddss-river", None, idle, move || Service::new(config))?;
+        let session = Session {
+            queue: name.to_owned(),
+            message_bytes_max: options.config.message_bytes_max,
+            timeout: options.timeout,
+            shared,
+            state,
+            _thread: thread,
+        };
+        Ok(Self { session: Arc::new(session) })
+    }
+
+    /// Returns a producer. All producers of a process share its send slots.
+    ///
+    /// # Errors
+    /// The queue is closed, or has failed.
+    pub fn producer(&self) -> Result<Producer, QueueError> {
+        self.session.check()?;
+        if self.session.shared.serve(|ends| ends.is_closed()) {
+            return Err(self.session.closed());
+        }
+        Ok(Producer::new(self.session.clone()))
+    }
+
+    /// Returns a consumer. All consumers of a process share its rings: each message goes to one of them.
+    ///
+    /// # Errors
+    /// The queue has failed.
+    pub fn consumer(&self) -> Result<Consumer, QueueError> {
+        self.session.check()?;
+        Ok(Consumer::new(self.session.clone()))
+    }
+
+    /// Closes the queue for all processes: no message can be put any more. Consumers take those that are left, and then get
+    /// `None`. Waits until the messages of this process are acknowledged.
+    ///
+    /// # Errors
+    /// The directory cannot be written, messages were not acknowledged in time, or the queue has failed.
+    pub fn close(&self) -> Result<(), QueueError> {
+        self.session.check()?;
+        self.session.state.raise(CLOSED)?;
+        self.session.shared.call(|ends| ends.close());
+        block_on(self.session.flush())
+    }
+
+    /// Takes the messages of this process that have failed: three consumers were lost with them or dropped them. The newest 64
+    /// are kept.
+    #[must_use]
+    pub fn failed(&self) -> Vec<Vec<u8>> {
+        self.session.shared.call(|ends| ends.take_failed())
+    }
+}
+
+impl From<EndsError> for QueueError {
+    fn from(error: EndsError) -> Self {
+        match error {
+            EndsError::Config(error) => error.into(),
+            EndsError::Memory(error) => error.into(),
+        }
+    }
+}
