@@ -49,7 +49,14 @@ fn every_call_is_counted_once_for_its_client() {
         assert_eq!(seen.get(0..500).unwrap().len(), 500);
     }
     assert_eq!(two.segment("nothing").open().unwrap_err().kind(), ErrorKind::NotFound);
-    let status = wait_for_status(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
+    // The daemon writes one counter after the other, so the last call may be there before an earlier one.
+    let calls = |status: &Status| [Kind::Get, Kind::Put, Kind::Open].map(|kind| status.operation(kind).done);
+    let status = wait_for_status(daemon.folder(), |status| {
+        let has_failure =
+            status.failure(Failure::NotFound) == 1 && status.clients.iter().any(|client| client.failed == 1);
+        let has_row = status.segments.iter().any(|row| (row.gets, row.puts) == (300, 100));
+        calls(status) == [300, 100, 1] && has_failure && has_row && status.counter(Counter::Commits) == 100
+    });
     assert_eq!((status.daemon.node.0, status.daemon.state), (7, DaemonState::Serving));
     assert_eq!((status.daemon.pid, Liveness::of(&status)), (daemon.pid(), Liveness::Serving));
     let (gets, puts, opens) = (status.operation(Kind::Get), status.operation(Kind::Put), status.operation(Kind::Open));
