@@ -41,7 +41,7 @@ impl Echo {
         let mut batch = Vec::with_capacity(BATCH);
         let yields = cores.is_shared();
         let service = Service::start(cores, move || {
-            server.publish_core();
+            server.publish_load(Instant::now());
             for _ in 0..LOOKS_PER_TURN {
                 poll_server(&mut server, &mut batch);
             }

@@ -255,7 +255,7 @@ fn strategy(plan: &Plan) {
 
 fn serve(mut server: IpcServer, stop: &AtomicBool) -> (u64, u64) {
     pin([cores() - 1]);
-    server.publish_core();
+    server.publish_load(Instant::now());
     let mut batch = Vec::with_capacity(256);
     let batched = std::env::args().any(|argument| argument == "--batch");
     let mut idle_since: Option<Instant> = None;

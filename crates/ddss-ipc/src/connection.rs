@@ -88,6 +88,11 @@ impl Connection {
         }
     }
 
+    /// Returns true if more clients call than there are cores.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.service_page.is_crowded()
+    }
+
     /// Returns true if the calling thread runs on the service's core.
     pub(crate) fn is_on_service_core(&self) -> bool {
         self.service_page.core() == Some(rustix::thread::sched_getcpu())

@@ -99,6 +99,8 @@ impl IdleStrategy {
 
     /// Records a yield that ended now, and its duration.
     pub(crate) fn record_yield(&mut self, now: Instant, took: Duration) {
+        // Others had the core: the thread itself did not wait.
+        self.since = self.since.map(|since| since + took);
         if took > IDLE.occupied_min {
             self.occupied_until = Some(now + took.min(IDLE.occupied_max) * IDLE.occupied_pause);
         }

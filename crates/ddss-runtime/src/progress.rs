@@ -20,6 +20,8 @@ pub trait ProgressTask {
     fn has_served_peers(&self) -> bool {
         false
     }
+    /// Runs before the thread gives up its core for a moment.
+    fn before_yield(&mut self) {}
     /// Prepares to sleep: notifies every source of work, then checks once more. Returns false if there is work; then
     /// no source believes that the thread sleeps.
     fn arm(&mut self) -> bool;
@@ -184,6 +186,7 @@ fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopHandle
         match strategy.next_action(|usual| task.awake_limit(usual)) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => {
+                task.before_yield();
                 let began = Instant::now();
                 std::thread::yield_now();
                 let now = Instant::now();

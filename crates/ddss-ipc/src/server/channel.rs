@@ -10,6 +10,7 @@ use rustix::thread::futex;
 use super::protocol_violation::ProtocolViolation;
 use super::request_handler::RequestHandler;
 use super::session::Session;
+use super::steady_callers::RequestCount;
 use crate::shm::mapped_ring::MappedRing;
 use crate::shm::ring::{Consumer, Kind, Producer, Stale, slot_of};
 use crate::sync::{Ordering, order};
@@ -101,6 +102,8 @@ pub(crate) struct ServerChannel {
     pub(crate) list_index: usize,
     /// Index of the user in the fair shares. Owned by the scheduler.
     pub(crate) user: u32,
+    /// Recent requests. Owned by the scheduler.
+    pub(crate) recent: RequestCount,
 }
 
 impl ServerChannel {
@@ -140,6 +143,7 @@ impl ServerChannel {
             idle_sweeps: 0,
             list_index: 0,
             user: 0,
+            recent: RequestCount::default(),
         })
     }
 

@@ -26,6 +26,8 @@ pub(crate) mod request_handler;
 pub(crate) mod server;
 #[cfg(not(loom))]
 pub(crate) mod session;
+#[cfg(not(loom))]
+pub(crate) mod steady_callers;
 
 #[cfg(not(loom))]
 pub use {

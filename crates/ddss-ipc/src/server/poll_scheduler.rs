@@ -18,6 +18,7 @@ use super::channel::{PollRate, ReplyOutcome, ServerChannel, WakeOutcome};
 use super::fair_share::FairShare;
 use super::protocol_violation::ProtocolViolation;
 use super::request_handler::RequestHandler;
+use super::steady_callers::SteadyCallers;
 use crate::sync::order;
 use crate::trace_sampling::TracedRequest;
 
@@ -72,6 +73,7 @@ pub(crate) struct PollScheduler {
     deferred: VecDeque<u32>,
     violations: VecDeque<ProtocolViolation>,
     shares: FairShare,
+    pub(crate) steady_callers: SteadyCallers,
     /// Number of sweeps, which wraps.
     sweeps: u32,
 }
@@ -121,6 +123,7 @@ impl PollScheduler {
             deferred: VecDeque::new(),
             violations: VecDeque::with_capacity(VIOLATIONS_MAX),
             shares: FairShare::default(),
+            steady_callers: SteadyCallers::default(),
             sweeps: 0,
         }
     }
@@ -259,7 +262,7 @@ impl PollScheduler {
             if taken.requests > 0 {
                 channel.idle_sweeps = 0;
                 self.cursors[PollRate::Hot as usize] += 1;
-                self.finish_visit(key);
+                self.finish_visit(key, taken.requests);
                 continue;
             }
             // Another channel moves to this index when the channel becomes cold, and then the cursor stays.
@@ -334,7 +337,7 @@ impl PollScheduler {
                     self.shares.charge(user, taken.weight);
                 }
                 self.set_poll_rate(key, PollRate::Hot);
-                self.finish_visit(key);
+                self.finish_visit(key, taken.requests);
                 continue;
             }
             self.cursors[poll_rate as usize] += 1;
@@ -346,8 +349,9 @@ impl PollScheduler {
 
     /// Does the follow-up work of a visit that took requests.
     #[inline(always)]
-    fn finish_visit(&mut self, key: u32) {
+    fn finish_visit(&mut self, key: u32, requests: usize) {
         let Some(channel) = self.channels[key as usize].as_mut() else { return };
+        self.steady_callers.record(&mut channel.recent, requests);
         match std::mem::replace(&mut channel.replied, ReplyOutcome::Unsolicited) {
             ReplyOutcome::Unsolicited => {}
             ReplyOutcome::Sent => self.mark_unflushed(key),

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
 
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ChannelId, ClientId, Entry, NodeId};
@@ -31,6 +32,7 @@ use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::order;
 use crate::sys::{Credentials, MemoryError, SharedMemory};
+use crate::wait::back_off::allowed_cores;
 
 /// Events that may wait for the progress thread; a full inbox makes the acceptor wait.
 const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;
@@ -109,6 +111,8 @@ struct ClientEntry {
 pub struct IpcServer {
     node: NodeId,
     service_page: ServicePage,
+    /// Cores on which the process may run.
+    cores: usize,
     epoll: OwnedFd,
     inbox: Inbox,
     arrivals: Receiver<ClientEvent>,
@@ -136,6 +140,7 @@ impl IpcServer {
         Ok(Self {
             node,
             service_page,
+            cores: allowed_cores(),
             epoll,
             inbox,
             arrivals,
@@ -273,6 +278,13 @@ impl IpcServer {
         published
     }
 
+    /// Wakes every sleeping client whose completion is published. Call it before the thread gives up its core.
+    pub fn flush_all(&mut self) {
+        while self.scheduler.has_unflushed() {
+            self.wake_one();
+        }
+    }
+
     /// Wakes one sleeping client whose completion is published. Call it in each iteration of the loop, with or without
     /// replies: it costs nothing when no client needs a check, and [`arm`](Self::arm) wakes all others.
     #[inline]
@@ -297,9 +309,7 @@ impl IpcServer {
     /// Announces the sleep of the service, then polls everything once more. True: there is no work; sleep on
     /// [`descriptor`](Self::descriptor). False: there is work, and the service is announced as awake again.
     pub fn arm(&mut self) -> bool {
-        while self.scheduler.has_unflushed() {
-            self.wake_one();
-        }
+        self.flush_all();
         self.sleep_id += 1;
         self.is_sleeping = true;
         self.service_page.set_sleep_id(self.sleep_id);
@@ -339,10 +349,14 @@ impl IpcServer {
         self.epoll.as_fd()
     }
 
-    /// Publishes the core that the service runs on: clients on the same core sleep instead of spinning. Call it from
-    /// the service's thread now and then, or once if the thread is pinned.
-    pub fn publish_core(&self) {
+    /// Publishes the core that the service runs on, and whether more clients call than there are cores: clients on the same
+    /// core sleep instead of spinning, and many clients take turns. Call it from the service's thread every few milliseconds.
+    pub fn publish_load(&mut self, now: Instant) {
         self.service_page.set_core(rustix::thread::sched_getcpu());
+        if let Some(callers) = self.scheduler.steady_callers.end_window(now) {
+            // The service needs a core as well.
+            self.service_page.set_crowded(callers > 1 && callers >= self.cores);
+        }
     }
 
     /// Returns the idle strategy for the attached clients: the most eager one decides.

@@ -45,7 +45,7 @@ use ddss_core::limits::{ARENA_BYTES_MAX, ARENA_SLOT_BYTES, CHANNELS_PER_CLIENT_M
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 
 /// Version of this layout and of the handshake. It changes with both, so that two builds that differ report it.
-pub const LAYOUT_VERSION: u32 = 10;
+pub const LAYOUT_VERSION: u32 = 11;
 
 /// Bytes of one page of the layout. The processor's pages may be larger; nothing depends on it.
 pub(crate) const PAGE_BYTES: usize = 4096;

@@ -9,8 +9,10 @@
 //!  64    +-------------------------------------------------------------+
 //!        | sleep id u64: 0 awake, otherwise the number of this sleep   |  written at each sleep
 //!  128   +-------------------------------------------------------------+
-//!        | core u64: the service's core + 1, 0 unknown                 |  written at the start
+//!        | core u64: the service's core + 1, 0 unknown                 |  written when it changes
 //!  136   +-------------------------------------------------------------+
+//!        | crowded u64: 1 if more clients call than there are cores    |  written when it changes
+//!  144   +-------------------------------------------------------------+
 //! ```
 
 use std::os::fd::OwnedFd;
@@ -25,6 +27,7 @@ const VERSION_OFFSET: usize = 8;
 const NODE_OFFSET: usize = 16;
 const SLEEP_ID_OFFSET: usize = 64;
 const CORE_OFFSET: usize = 128;
+const CROWDED_OFFSET: usize = 136;
 
 /// Bytes of the page.
 pub(crate) const SERVICE_PAGE_BYTES: usize = PAGE_BYTES;
@@ -34,6 +37,7 @@ pub(crate) struct ServicePage {
     memory: SharedMemory,
     sleep_id: MappedWord,
     core: MappedWord,
+    crowded: MappedWord,
 }
 
 impl ServicePage {
@@ -53,7 +57,9 @@ impl ServicePage {
     }
 
     fn from_memory(memory: SharedMemory) -> Result<Self, MemoryError> {
-        Ok(Self { sleep_id: memory.word_at(SLEEP_ID_OFFSET)?, core: memory.word_at(CORE_OFFSET)?, memory })
+        let word_at = |offset| memory.word_at(offset);
+        let (sleep_id, core, crowded) = (word_at(SLEEP_ID_OFFSET)?, word_at(CORE_OFFSET)?, word_at(CROWDED_OFFSET)?);
+        Ok(Self { sleep_id, core, crowded, memory })
     }
 
     /// Returns the memory to pass to clients.
@@ -80,14 +86,28 @@ impl ServicePage {
 
     /// Publishes the service's core.
     pub(crate) fn set_core(&self, core: usize) {
-        let value = core as u64 + 1;
-        if self.core.load(Ordering::Relaxed) != value {
-            self.core.store(value, Ordering::Relaxed);
-        }
+        store_if_changed(&self.core, core as u64 + 1);
+    }
+
+    /// Publishes whether more clients call than there are cores.
+    pub(crate) fn set_crowded(&self, is_crowded: bool) {
+        store_if_changed(&self.crowded, u64::from(is_crowded));
+    }
+
+    /// Returns true if more clients call than there are cores.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the service's core.
     pub(crate) fn core(&self) -> Option<usize> {
         (self.core.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+}
+
+/// Stores a word that every client reads, without taking its line away from them for nothing.
+fn store_if_changed(word: &MappedWord, value: u64) {
+    if word.load(Ordering::Relaxed) != value {
+        word.store(value, Ordering::Relaxed);
     }
 }

@@ -125,21 +125,22 @@ impl RingEnds {
         }
     }
 
-    /// Sleeps until the next completion, at most for that time. Returns false on time-out.
+    /// Sleeps until the next completion, at most for that time. Returns false if nobody woke the thread.
     fn park(&mut self, duration: Duration) -> bool {
         if !park::announce_sleep(&self.control, SleepMode::Futex, &mut self.completions) {
             return true;
         }
         let word = self.completions.slots().sequence_word(self.completions.awaited());
         let seen = word.load(Ordering::Relaxed);
-        let mut timed_out = false;
+        let mut is_woken = true;
         if seen != self.completions.awaited() {
             let limit = crate::socket::timespec(duration);
+            // A signal ends the sleep too, and signals may keep coming when the daemon is gone.
             let slept = futex::wait(word, futex::Flags::empty(), seen, Some(&limit));
-            timed_out = slept == Err(rustix::io::Errno::TIMEDOUT);
+            is_woken = !matches!(slept, Err(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::INTR));
         }
         park::announce_awake(&self.control);
-        !timed_out
+        is_woken
     }
 
     /// Polls once more after the end of the daemon: published completions still count.

@@ -8,6 +8,7 @@ use crate::strategy::WaitClass;
 use crate::wait::back_off::BackOff;
 use crate::wait::config::WAIT;
 use crate::wait::service_core::ServiceCore;
+use crate::wait::turn::Turn;
 
 /// Waits of one channel.
 pub(crate) struct Waiter {
@@ -17,11 +18,12 @@ pub(crate) struct Waiter {
     /// Until then another thread computes on this core, and yields are left out.
     occupied_until: Option<Instant>,
     service_core: ServiceCore,
+    turn: Turn,
 }
 
 impl Waiter {
     pub(crate) fn new(back_off: BackOff, is_polling: bool) -> Self {
-        Self { back_off, is_polling, occupied_until: None, service_core: ServiceCore::default() }
+        Self { back_off, is_polling, occupied_until: None, service_core: ServiceCore::default(), turn: Turn::begin() }
     }
 
     /// Waits for a completion.
@@ -34,8 +36,12 @@ impl Waiter {
             self.service_core.record_wait();
             return ends.wait_parked(deadline, sleep_max);
         }
+        self.service_core.record_wait_elsewhere();
         // Most replies arrive before the clock is worth a read.
         if ends.poll_first() {
+            if ends.connection().is_crowded() && self.turn.record_call() {
+                self.yield_core(ends, Instant::now());
+            }
             return WaitOutcome::Ready;
         }
         let start = Instant::now();
@@ -68,7 +74,10 @@ impl Waiter {
             return false;
         }
         rustix::thread::sched_yield();
-        self.record_yield(now, now.elapsed());
+        self.turn = Turn::begin();
+        if !ends.connection().is_crowded() {
+            self.record_yield(now, now.elapsed());
+        }
         true
     }
 

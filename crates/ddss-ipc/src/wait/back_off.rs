@@ -40,9 +40,13 @@ impl BackOff {
 impl Default for BackOff {
     /// Returns the defaults for the cores of this process.
     fn default() -> Self {
-        // The affinity of a pinned thread says less about its process than that of the first thread.
-        let process = Some(rustix::process::getpid());
-        let cores = rustix::thread::sched_getaffinity(process).map_or(1, |cores| cores.count() as usize);
-        Self::for_cores(cores)
+        Self::for_cores(allowed_cores())
     }
+}
+
+/// Returns the number of cores on which this process may run.
+pub(crate) fn allowed_cores() -> usize {
+    // The affinity of a pinned thread says less about its process than that of the first thread.
+    let process = Some(rustix::process::getpid());
+    rustix::thread::sched_getaffinity(process).map_or(1, |cores| cores.count() as usize)
 }

@@ -17,6 +17,12 @@ pub(crate) struct WaitConfig {
     /// Pause without yields, as a multiple of that duration.
     pub(crate) occupied_pause: u32,
 
+    // Turns of many callers.
+    /// Time after which a caller gives up its core, if more clients call than there are cores.
+    pub(crate) turn: Duration,
+    /// Calls between two reads of the clock. A caller for which they take longer than a turn has waited, or computes.
+    pub(crate) calls_per_clock_read: u32,
+
     // The service's own core: see `service_core`.
     /// Waits on the service's core before a client leaves it: it may be there by chance, and move by itself.
     pub(crate) waits_on_service_core_max: u32,
@@ -43,6 +49,8 @@ pub(crate) const WAIT: WaitConfig = WaitConfig {
     occupied_min: Duration::from_micros(500),
     occupied_max: Duration::from_millis(4),
     occupied_pause: 16,
+    turn: Duration::from_micros(150),
+    calls_per_clock_read: 8,
     waits_on_service_core_max: 4,
     leave_interval: Duration::from_micros(100),
     early_parts: 16,

@@ -18,7 +18,7 @@ pub(crate) struct ServiceCore {
 }
 
 impl ServiceCore {
-    /// Records a wait there. After some of them it moves the calling thread to another core, if it may run on one.
+    /// Records a wait there. After some of them in a row it moves the calling thread to another core, if it may run on one.
     #[inline]
     pub(crate) fn record_wait(&mut self) {
         self.waits += 1;
@@ -26,6 +26,12 @@ impl ServiceCore {
             self.waits = 0;
             self.leave();
         }
+    }
+
+    /// Records a wait on another core.
+    #[inline]
+    pub(crate) fn record_wait_elsewhere(&mut self) {
+        self.waits = 0;
     }
 
     #[cold]

@@ -93,7 +93,7 @@ fn serve(mut server: IpcServer, seen: &Seen, stop: &AtomicBool) {
     let mut delayed = Vec::new();
     let mut is_poll_turn = false;
     let mut idle = 0;
-    server.publish_core();
+    server.publish_load(Instant::now());
     while !stop.load(Ordering::Acquire) {
         while let Some(next_event) = server.next_event() {
             match next_event {

@@ -93,7 +93,7 @@ impl EventLoop {
     pub(crate) fn new(config: &Config, parts: EventLoopParts, run: u32) -> Result<Self, StartError> {
         let EventLoopParts {
             shard,
-            server,
+            mut server,
             mut fabric,
             mut memory,
             audiences,
@@ -134,7 +134,7 @@ impl EventLoop {
             }
         }
         let hello = PeerHello { node: config.node, run, shards: shard.count() };
-        server.publish_core();
+        server.publish_load(Instant::now());
         let links = Links::new(fabric, hello, shard.index(), config.key.clone(), handshake_worker);
         let memory = (memory, scratch_region);
         let mut executor = ActionExecutor::new(engine, links, memory, audiences, recorder, bridge, Self::BATCH);
@@ -391,6 +391,7 @@ impl EventLoop {
         self.next_tick = self.next_tick.min(now + pause);
         if self.next_tick <= now {
             self.next_tick = now + pause;
+            self.server.publish_load(now);
             self.liveness.check_fault();
             self.quotas.take_changed().into_iter().for_each(|quotas| self.executor.engine.set_quotas(quotas));
             self.executor.tick_background(now);
@@ -493,6 +494,10 @@ impl ProgressTask for EventLoop {
     /// One-sided reads of other nodes raise no event here, so a thread that serves them must not sleep.
     fn has_served_peers(&self) -> bool {
         self.executor.links.fabric().has_moved_bytes()
+    }
+
+    fn before_yield(&mut self) {
+        self.server.flush_all();
     }
 
     fn arm(&mut self) -> bool {
