@@ -10,24 +10,26 @@ use rustix::io::Errno;
 use super::{memory, real};
 use crate::{calls, descriptor_table, wire};
 
-/// Replaces libc's `read`.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
-    if descriptor_table::may_leave_tcp(fd) {
-        // SAFETY: as the program called it.
-        return unsafe { read_stream(fd, to, bytes) };
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::read(fd, to, bytes) }
-}
-
-#[inline(never)]
-unsafe fn read_stream(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::read(fd, to, bytes) };
-    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
-    // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
+interpose! {
+    fn read(fd: c_int, to: *mut c_void, bytes: size_t) => |endpoint, native| {
+        memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, 0, native))
+    };
+    fn write(fd: c_int, from: *const c_void, bytes: size_t) => |endpoint, native| {
+        memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, 0, native))
+    };
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) => |endpoint, native| {
+        on_list(calls::read, (&endpoint, fd), parts, count, 0, native)
+    };
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) => |endpoint, native| {
+        on_list(calls::write, (&endpoint, fd), parts, count, 0, native)
+    };
+    fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) => |endpoint, native| {
+        memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, flags, native))
+    };
+    fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) unless wire::is_urgent(fd, flags)
+        => |endpoint, native| {
+            memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, flags, native))
+        };
 }
 
 /// Replaces the checked form of `read`.
@@ -38,64 +40,6 @@ unsafe extern "C-unwind" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t
     unsafe { read(fd, to, bytes) }
 }
 
-/// Replaces libc's `write`.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
-    if descriptor_table::may_leave_tcp(fd) {
-        // SAFETY: as the program called it.
-        return unsafe { write_stream(fd, from, bytes) };
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::write(fd, from, bytes) }
-}
-
-#[inline(never)]
-unsafe fn write_stream(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::write(fd, from, bytes) };
-    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
-    // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
-}
-
-/// Replaces libc's `readv`.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    if descriptor_table::may_leave_tcp(fd) {
-        // SAFETY: as the program called it.
-        return unsafe { readv_stream(fd, parts, count) };
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::readv(fd, parts, count) }
-}
-
-#[inline(never)]
-unsafe fn readv_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::readv(fd, parts, count) };
-    // SAFETY: the program promised the list.
-    unsafe { on_list(calls::read, fd, parts, count, 0, native) }
-}
-
-/// Replaces libc's `writev`.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    if descriptor_table::may_leave_tcp(fd) {
-        // SAFETY: as the program called it.
-        return unsafe { writev_stream(fd, parts, count) };
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::writev(fd, parts, count) }
-}
-
-#[inline(never)]
-unsafe fn writev_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::writev(fd, parts, count) };
-    // SAFETY: the program promised the list.
-    unsafe { on_list(calls::write, fd, parts, count, 0, native) }
-}
-
 /// Carries out a read or a write on a list of the program's parts; `native` is the same call of the kernel.
 ///
 /// # Safety
@@ -103,15 +47,17 @@ unsafe fn writev_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
 /// `parts` points to `count` entries, or is wrong.
 unsafe fn on_list<N: Fn() -> ssize_t + Copy>(
     act: impl FnOnce(&Endpoint, c_int, &UserMemory<'_>, c_int, N) -> ssize_t,
-    fd: c_int,
+    (endpoint, fd): (&Endpoint, c_int),
     parts: *const iovec,
     count: c_int,
     flags: c_int,
     native: N,
 ) -> ssize_t {
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
+    if count <= 0 {
+        return native();
+    }
     // SAFETY: promised by the caller.
-    unsafe { memory::with_list(parts, count as usize, native, |memory| act(&endpoint, fd, memory, flags, native)) }
+    unsafe { memory::with_list(parts, count as usize, native, |memory| act(endpoint, fd, memory, flags, native)) }
 }
 
 /// Returns the flags of `recv` and `send` for those of `preadv2` and `pwritev2`.
@@ -130,11 +76,9 @@ pub(super) unsafe extern "C-unwind" fn preadv2(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::preadv2(fd, parts, count, offset, flags) };
-    if offset != -1 {
-        return native();
-    }
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| offset == -1) else { return native() };
     // SAFETY: the program promised the list.
-    unsafe { on_list(calls::read, fd, parts, count, message_flags(flags), native) }
+    unsafe { on_list(calls::read, (&endpoint, fd), parts, count, message_flags(flags), native) }
 }
 
 /// Replaces libc's `pwritev2`: without an offset it writes to a stream as `writev` does.
@@ -148,31 +92,9 @@ pub(super) unsafe extern "C-unwind" fn pwritev2(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::pwritev2(fd, parts, count, offset, flags) };
-    if offset != -1 {
-        return native();
-    }
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| offset == -1) else { return native() };
     // SAFETY: the program promised the list.
-    unsafe { on_list(calls::write, fd, parts, count, message_flags(flags), native) }
-}
-
-/// Replaces libc's `recv`.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
-    if descriptor_table::may_leave_tcp(fd) {
-        // SAFETY: as the program called it.
-        return unsafe { recv_stream(fd, to, bytes, flags) };
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::recv(fd, to, bytes, flags) }
-}
-
-#[inline(never)]
-unsafe fn recv_stream(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::recv(fd, to, bytes, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
-    // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
+    unsafe { on_list(calls::write, (&endpoint, fd), parts, count, message_flags(flags), native) }
 }
 
 /// Replaces the checked form of `recv`.
@@ -187,29 +109,6 @@ unsafe extern "C-unwind" fn __recv_chk(
     assert!(bytes <= room, "recv beyond a buffer");
     // SAFETY: as the program called it.
     unsafe { recv(fd, to, bytes, flags) }
-}
-
-/// Replaces libc's `send`.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
-    if descriptor_table::may_leave_tcp(fd) {
-        // SAFETY: as the program called it.
-        return unsafe { send_stream(fd, from, bytes, flags) };
-    }
-    if wire::is_urgent(fd, flags) {
-        return -1;
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::send(fd, from, bytes, flags) }
-}
-
-#[inline(never)]
-unsafe fn send_stream(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::send(fd, from, bytes, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
-    // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
 }
 
 /// Replaces libc's `recvfrom`.

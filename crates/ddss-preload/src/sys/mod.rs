@@ -1,5 +1,8 @@
 //! The library's C side: exported symbols, the next library's symbols, and raw memory of the program.
 
+#[macro_use]
+mod interpose;
+
 mod array;
 mod bypass;
 mod descriptors;
