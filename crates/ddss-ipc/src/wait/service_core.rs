@@ -2,7 +2,7 @@
 //!
 //! The kernel places a woken client next to its waker if no core is idle. So a client that sleeps on the service's core
 //! stays there as long as the other cores have work, and each of its calls interrupts the service. Two clients on two
-//! cores have two and a half times the throughput if that client moves (`docs/notes/tuning.md`).
+//! cores have two and a half times the throughput if that client moves (`docs/decisions/0007-wait-policy.md`).
 
 use std::time::Instant;
 
