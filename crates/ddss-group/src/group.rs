@@ -131,7 +131,7 @@ impl Group {
             MeshEvent::Message { from, bytes } => GroupEvent::Message { from, bytes },
             MeshEvent::Down(member, reason) => {
                 if !matches!(reason, DownReason::Left | DownReason::Replaced) {
-                    membership.evict(Incarnation { member, run: runs[usize::from(member.0)] });
+                    membership.evict(Incarnation { member, run: runs[usize::from(member.0)] }, true);
                 }
                 return end(ended, member, reason);
             }
@@ -151,7 +151,9 @@ impl Group {
         }
         for member in (0..self.membership.members()).map(Member) {
             let Some(silence) = self.mesh.silence(member, now) else { continue };
-            if silence >= self.lease {
+            // The lock of a stopped process is free after its lease: this member seems to be cut off from this process alone.
+            if silence >= self.lease + Self::SILENCE {
+                self.membership.evict(self.incarnation(member), true);
                 return self.lose(fabric, member, LostReason::Silent);
             }
             if silence >= Self::SILENCE {
@@ -179,15 +181,28 @@ impl Group {
                 }
                 end.or(Some(seen))
             }
-            // It may have spoken since it was suspected.
+            // It may have spoken since it was suspected. It is lost once its place is cleared: a process that was only stopped
+            // cannot return without noticing.
             Change::LockFree(member) if self.mesh.silence(member, now) >= Some(Self::SILENCE) => {
-                self.lose(fabric, member, LostReason::Dead)
+                self.membership.evict(self.incarnation(member), false);
+                None
             }
             Change::LockFree(_) => None,
+            Change::Evicted(whom)
+                if whom == self.incarnation(whom.member) && !self.ended[usize::from(whom.member.0)] =>
+            {
+                self.lose(fabric, whom.member, LostReason::Dead)
+            }
+            Change::Evicted(_) => None,
             Change::State(state) => Some(GroupEvent::State(state)),
             Change::Replaced => Some(GroupEvent::Replaced),
             Change::Unreadable(_) => Some(GroupEvent::Unreadable),
         }
+    }
+
+    /// Returns the process that was seen last in the place of a member.
+    fn incarnation(&self, member: Member) -> Incarnation {
+        Incarnation { member, run: self.runs[usize::from(member.0)] }
     }
 
     /// Closes the connection to a member, which the caller takes for lost: nothing more is reported of this process. Returns
@@ -197,9 +212,9 @@ impl Group {
         std::mem::replace(&mut self.ended[usize::from(member.0)], true)
     }
 
+    /// Reports a member as lost, unless its end was reported before.
     fn lose(&mut self, fabric: &mut dyn Fabric, member: Member, reason: LostReason) -> Option<GroupEvent<'static>> {
         let has_ended = self.close(fabric, member);
-        self.membership.evict(Incarnation { member, run: self.runs[usize::from(member.0)] });
         (!has_ended).then_some(GroupEvent::Lost(member, reason))
     }
 }

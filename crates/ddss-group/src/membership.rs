@@ -32,6 +32,8 @@ pub enum Change {
     },
     /// A suspect's lock is free. It is dead, or the daemon that kept its lock has restarted.
     LockFree(Member),
+    /// The place of a lost process is cleared: it learns so when it returns.
+    Evicted(Incarnation),
     /// The state of the group has changed. All members that joined before are seen.
     State(u8),
     /// This process has lost its place: it was stopped for longer than its lease, and another one took the place.
@@ -40,13 +42,22 @@ pub enum Change {
     Unreadable(RowError),
 }
 
+/// A process whose place is to be cleared.
+#[derive(Clone, Copy, Debug)]
+struct Eviction {
+    whom: Incarnation,
+    /// True if the lock of the place may become free later.
+    keeps_trying: bool,
+}
+
 /// State that the caller and the thread share.
 #[derive(Debug)]
 struct Shared {
     /// Members whose lock is to be tried, as bits.
     suspects: AtomicU64,
-    /// Lost processes whose places are to be cleared, one a member at most.
-    evictions: Mutex<Vec<Incarnation>>,
+    /// Processes whose places are to be cleared, one a member at most.
+    evictions: Mutex<Vec<Eviction>>,
+    has_evictions: AtomicBool,
     has_left: AtomicBool,
     /// Wakes the thread before its next round is due.
     sleeping: Mutex<()>,
@@ -61,6 +72,7 @@ impl Shared {
         Ok(Self {
             suspects: AtomicU64::new(0),
             evictions: Mutex::new(Vec::new()),
+            has_evictions: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             sleeping: Mutex::new(()),
             wake: Condvar::new(),
@@ -79,7 +91,10 @@ impl Shared {
 
     fn sleep(&self, span: Duration) {
         let sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_idle = || !self.has_left.load(Ordering::Acquire) && self.suspects.load(Ordering::Acquire) == 0;
+        let is_idle = || {
+            let has_suspects = self.suspects.load(Ordering::Acquire) != 0;
+            !self.has_left.load(Ordering::Acquire) && !has_suspects && !self.has_evictions.load(Ordering::Acquire)
+        };
         if is_idle() {
             let _ = self.wake.wait_timeout(sleeping, span);
         }
@@ -238,12 +253,18 @@ impl Membership {
         }
     }
 
-    /// Clears the place of a lost process as soon as its lock is free. If it was only stopped, it learns from that that
-    /// the others have lost it: [`Change::Replaced`].
-    pub fn evict(&self, lost: Incarnation) {
+    /// Clears the place of a process if its lock is free, and reports that as [`Change::Evicted`]. If the process was only
+    /// stopped, it learns that the others have lost it: [`Change::Replaced`]. With `keeps_trying` the lock may become free
+    /// later.
+    pub fn evict(&self, whom: Incarnation, keeps_trying: bool) {
         let mut evictions = self.news.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
-        evictions.retain(|other| other.member != lost.member);
-        evictions.push(lost);
+        let keeps_trying = keeps_trying || evictions.iter().any(|other| other.whom == whom && other.keeps_trying);
+        evictions.retain(|other| other.whom.member != whom.member);
+        evictions.push(Eviction { whom, keeps_trying });
+        drop(evictions);
+        if !self.news.shared.has_evictions.swap(true, Ordering::AcqRel) {
+            self.news.shared.wake();
+        }
     }
 
     /// Returns a descriptor that is readable when there is news.
@@ -291,8 +312,7 @@ impl Watcher {
         let mut pause = Membership::LOOK_FIRST;
         while !self.shared.has_left.load(Ordering::Acquire) {
             let begun = Instant::now();
-            let keeps = self.keep_place() && self.look() && self.try_suspects();
-            self.clear_lost_places();
+            let keeps = self.keep_place() && self.look() && self.try_suspects() && self.clear_places();
             if !keeps {
                 break;
             }
@@ -380,19 +400,27 @@ impl Watcher {
             .all(|member| !self.table_lock_is_free(member) || self.report(Change::LockFree(member)))
     }
 
-    /// Clears the places of lost processes whose locks are free.
-    fn clear_lost_places(&self) {
-        let lost = std::mem::take(&mut *self.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner));
-        let left: Vec<_> = lost.into_iter().filter(|lost| !self.clear_place(*lost)).collect();
-        let mut evictions = self.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
-        for lost in left {
-            if !evictions.iter().any(|newer| newer.member == lost.member) {
-                evictions.push(lost);
+    /// Clears the places of processes whose locks are free. Returns false if there is no sense in going on.
+    fn clear_places(&self) -> bool {
+        self.shared.has_evictions.store(false, Ordering::Release);
+        let evictions = || self.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = std::mem::take(&mut *evictions());
+        for Eviction { whom, keeps_trying } in due {
+            if self.clear_place(whom) {
+                if !self.report(Change::Evicted(whom)) {
+                    return false;
+                }
+            } else if keeps_trying {
+                let mut evictions = evictions();
+                if !evictions.iter().any(|newer| newer.whom.member == whom.member) {
+                    evictions.push(Eviction { whom, keeps_trying });
+                }
             }
         }
+        true
     }
 
-    /// Clears the place of a lost process. Returns false if its lock is not free, or no daemon answers.
+    /// Clears the place of a process. Returns false if its lock is not free, or no daemon answers.
     fn clear_place(&self, lost: Incarnation) -> bool {
         let (place, lock) = (self.table.row(row_of(lost.member)), lock_row_of(lost.member, self.members));
         let is_its = |row: &[u8]| matches!(MemberRow::decode(row, row_of(lost.member)), Ok(Some(MemberRow { run, .. })) if run == lost.run);
