@@ -39,4 +39,9 @@ mod state;
 
 pub use ddss_river_core::Guarantee;
 pub use error::QueueError;
-pub use queue::{AsyncConsumer, AsyncProducer, Consumer, Message, Producer, Queue, QueueOptions};
+pub use queue::{Consumer, Message, Producer, Queue, QueueOptions};
+
+/// Calls that are futures, for any executor: [`Producer::aio`] and [`Consumer::aio`].
+pub mod aio {
+    pub use crate::queue::{AsyncConsumer as Consumer, AsyncProducer as Producer};
+}

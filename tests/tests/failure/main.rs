@@ -11,5 +11,6 @@ mod overload;
 mod partition;
 mod replicated_large_values;
 mod restart;
+mod river;
 mod shutdown;
 mod small_segments;

@@ -11,6 +11,7 @@ const WORDS_MAX: &[(&str, usize)] = &[("README.md", 800), ("docs/architecture.md
 const SYSTEM_PAGES: &[&str] = &[
     "docs/book/src/streams.md",
     "docs/book/src/dsm.md",
+    "docs/book/src/river.md",
     "docs/book/src/concepts/tables.md",
     "docs/book/src/concepts/large-values.md",
     "docs/notes/stream-figures.md",

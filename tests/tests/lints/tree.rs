@@ -64,7 +64,7 @@ const RULES: &[MemberRule] = &[
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     // The examples use the client crate as applications do, and start a node of their own.
-    rule("ddss-examples", &["ddss-client", "ddss-dsm", "ddssd"], &[]),
+    rule("ddss-examples", &["ddss-client", "ddss-dsm", "ddss-river", "ddssd"], &[]),
 ];
 
 /// The only files in which `unsafe` may stand.

@@ -31,7 +31,7 @@ impl Consumer {
 
     /// Returns the same consumer with calls that are futures, for any executor.
     #[must_use]
-    pub fn into_async(self) -> AsyncConsumer {
+    pub fn aio(self) -> AsyncConsumer {
         AsyncConsumer(self)
     }
 

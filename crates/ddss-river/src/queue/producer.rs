@@ -36,7 +36,7 @@ impl Producer {
 
     /// Returns the same producer with calls that are futures, for any executor.
     #[must_use]
-    pub fn into_async(self) -> AsyncProducer {
+    pub fn aio(self) -> AsyncProducer {
         AsyncProducer(self)
     }
 

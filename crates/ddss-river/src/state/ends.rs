@@ -470,3 +470,65 @@ pub(crate) enum EndsError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddss_river_core::{Attempt, Flags};
+
+    const OURS: Member = Member(0);
+    const OTHER: Member = Member(1);
+
+    fn put(number: u8, slot: u16) -> Vec<u8> {
+        let attempt = Attempt { index: number.into(), place: slot, number: 1 };
+        let header = Header { attempt, slot, length: 1, checksum: 0, unit: None, flags: Flags::default() };
+        let route = Route { edge: EDGE, producer: ProducerId(OTHER.0), consumer: ConsumerId(OURS.0) };
+        let mut bytes = Vec::new();
+        encode(&Message::Put { route, header, inline: Some(&[number]) }, &mut bytes);
+        bytes
+    }
+
+    fn connect(ends: &mut Ends) {
+        ends.see(OTHER);
+        assert!(ends.ring(OTHER).unwrap().is_some());
+        ends.connect_producer(OTHER);
+    }
+
+    #[test]
+    fn ring_of_a_dead_member_is_its_successors_once_its_messages_are_taken() {
+        // If this broke, a process that takes the place of a dead one would overwrite messages that nobody has any more.
+        let mut ends = Ends::new(QueueConfig::default(), OURS, 2, 7).unwrap();
+        connect(&mut ends);
+        assert_eq!(ends.take().0, Take::Empty);
+        ends.receive(OTHER, &put(5, 0)).unwrap();
+        ends.receive(OTHER, &put(6, 1)).unwrap();
+        ends.end(OTHER, false);
+        ends.see(OTHER);
+        for number in [5, 6] {
+            assert!(ends.ring(OTHER).unwrap().is_none(), "{number} is in the ring");
+            let (Take::Message(taken), bytes) = ends.take() else { panic!("{number} is lost") };
+            assert_eq!(bytes, [number]);
+            assert!(!ends.finish(taken, true), "its producer is gone");
+        }
+        assert!(ends.ring(OTHER).unwrap().is_some());
+        ends.connect_producer(OTHER);
+        // It did not ask again: the handles of the messages were the last ones.
+        assert_eq!(ends.take().0, Take::Empty);
+        ends.receive(OTHER, &put(7, 1)).unwrap();
+        assert_eq!(ends.take().1, [7]);
+    }
+
+    #[test]
+    fn messages_of_a_member_under_a_foreign_name_are_refused() {
+        // If this broke, one member could acknowledge messages in the name of another.
+        let mut ends = Ends::new(QueueConfig::default(), OURS, 3, 7).unwrap();
+        connect(&mut ends);
+        assert_eq!(ends.take().0, Take::Empty);
+        ends.see(Member(2));
+        ends.connect_producer(Member(2));
+        assert_eq!(ends.receive(Member(2), &put(5, 0)), Err(Violation));
+        assert_eq!(ends.receive(OTHER, &put(5, 0)), Ok(()));
+        assert_eq!(ends.receive(OTHER, &put(5, 0)), Err(Violation), "the slot is full");
+        assert_eq!(ends.receive(OTHER, &[9]), Err(Violation));
+    }
+}

@@ -2,5 +2,4 @@
 
 mod broken_ranks;
 mod members;
-mod queues;
 mod shared_pages;

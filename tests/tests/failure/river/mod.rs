@@ -1,0 +1,3 @@
+//! Data flow between processes that are killed, stopped and cut off.
+
+mod queues;
