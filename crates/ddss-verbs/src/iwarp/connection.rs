@@ -12,8 +12,10 @@
 //! - [`handshake`] exchanges start frames, [`receive`] parses frames, and [`placement`] places tagged segments.
 //!   [`requester`] sends posted work, [`responder`] answers the peer's reads and atomics, [`transmit`] lets both take
 //!   turns, and [`terminate`] ends the connection and completes every operation.
-//! - [`posted_work`], [`response`], [`partial_segment`] and [`context`] hold the state on which these act.
+//! - [`posted_work`], [`response`], [`arriving`] with its [`partial_segment`], [`sequences`] and [`context`] hold the state
+//!   on which these act.
 
+mod arriving;
 mod context;
 mod handshake;
 mod partial_segment;
@@ -23,10 +25,10 @@ mod receive;
 mod requester;
 mod responder;
 mod response;
+mod sequences;
 mod terminate;
 mod transmit;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -36,10 +38,12 @@ use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::NegotiatedTerms;
 use crate::memory::{RegionTable, Windows};
 
+use arriving::Arriving;
 use context::PeerRequest;
 use partial_segment::PartialSegment;
-use posted_work::{Backlog, PendingAtomic, PendingRead, Receipt};
-use response::{Response, Stream};
+use posted_work::PostedWork;
+use response::Answers;
+use sequences::Sequences;
 
 pub(crate) use context::Context;
 pub(crate) use responder::GATHERED_SNAPSHOT_BYTES;
@@ -70,37 +74,15 @@ pub(crate) struct Connection {
     send_queue: SendQueue,
     pub(crate) windows: Windows,
 
-    // Posted work.
-    backlog: Backlog,
-    receipts: VecDeque<Receipt>,
-    reads: VecDeque<PendingRead>,
-    atomics: VecDeque<PendingAtomic>,
-    sink_key: u32,
-    atomic_id: u32,
-    send_sequence: u32,
-    request_sequence: u32,
-
-    // Requests of the peer.
-    responses: VecDeque<Response>,
-    stream: Option<Stream>,
-    is_responder_turn: bool,
-    reply_sequence: u32,
-
-    // Received bytes.
-    position: u64,
-    partial: Option<PartialSegment>,
-    /// True if the last segment was a large tagged one.
-    was_large_segment: bool,
-    /// Key of an incomplete write.
-    open_write: Option<u32>,
-    /// Key of an incomplete write whose window was withdrawn: the rest of the write is discarded.
-    withdrawn_write: Option<u32>,
-    ulpdu: Vec<u8>,
-    message: Vec<u8>,
-    message_opcode: u8,
-    expected_send: u32,
-    expected_request: u32,
-    expected_reply: u32,
+    /// Posted work until its completion.
+    work: PostedWork,
+    /// Requests of the peer.
+    answers: Answers,
+    /// Bytes that are arriving.
+    arriving: Arriving,
+    /// Sequence numbers of the next messages, by queue.
+    sent: Sequences,
+    expected: Sequences,
 }
 
 impl Connection {
@@ -124,29 +106,11 @@ impl Connection {
             has_unreported_connect: false,
             send_queue: SendQueue::default(),
             windows: Windows::default(),
-            backlog: Backlog::default(),
-            receipts: VecDeque::new(),
-            reads: VecDeque::new(),
-            atomics: VecDeque::new(),
-            sink_key: seed | 1,
-            atomic_id: seed,
-            send_sequence: 1,
-            request_sequence: 1,
-            responses: VecDeque::new(),
-            stream: None,
-            is_responder_turn: false,
-            reply_sequence: 1,
-            position: 0,
-            partial: None,
-            was_large_segment: false,
-            open_write: None,
-            withdrawn_write: None,
-            ulpdu: Vec::new(),
-            message: Vec::new(),
-            message_opcode: 0,
-            expected_send: 1,
-            expected_request: 1,
-            expected_reply: 1,
+            work: PostedWork::new(seed),
+            answers: Answers::default(),
+            arriving: Arriving::default(),
+            sent: Sequences::default(),
+            expected: Sequences::default(),
         }
     }
 
@@ -181,10 +145,10 @@ impl Connection {
     /// use of the key ends the connection.
     pub(crate) fn withdraw(&mut self, key: u32, memory: &mut RegionTable) {
         self.windows.withdraw(key);
-        if self.open_write == Some(key) {
-            self.withdrawn_write = Some(key);
+        if self.arriving.open_write == Some(key) {
+            self.arriving.withdrawn_write = Some(key);
         }
-        if let Some(region) = self.partial.as_mut().and_then(|partial| partial.withdraw(key)) {
+        if let Some(region) = self.arriving.partial.as_mut().and_then(|partial| partial.withdraw(key)) {
             memory.release(region);
         }
     }
@@ -196,6 +160,6 @@ impl Connection {
 
     /// Returns the place of the next stream bytes, if they are payload that needs no check: region, offset, length.
     pub(crate) fn direct_target(&self) -> Option<(RegionId, u64, usize)> {
-        self.partial.as_ref().and_then(PartialSegment::direct_target)
+        self.arriving.partial.as_ref().and_then(PartialSegment::direct_target)
     }
 }

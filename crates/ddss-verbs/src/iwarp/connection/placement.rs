@@ -19,13 +19,16 @@ impl Connection {
     /// answer to a large read. With CRC all bytes are received into private memory first.
     pub(crate) fn expects_large(&self) -> bool {
         // The end of one answer arrives together with the start of the next one.
-        let asked = || self.reads.iter().take(2).any(|read| read.remaining() as usize >= LARGE_BYTES);
-        self.stage == Stage::Open && !self.terms.crc && !self.terms.markers_in && (self.was_large_segment || asked())
+        let asked = || self.work.reads.iter().take(2).any(|read| read.remaining() as usize >= LARGE_BYTES);
+        self.stage == Stage::Open
+            && !self.terms.crc
+            && !self.terms.markers_in
+            && (self.arriving.was_large_segment || asked())
     }
 
     /// Records payload bytes that were put at the place of [`direct_target`](Self::direct_target).
     pub(crate) fn advance_placement(&mut self, count: usize, cx: &mut Context<'_>) {
-        let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
+        let partial = self.arriving.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
         partial.remaining -= count;
         partial.target.offset += count as u64;
         if partial.remaining == 0 {
@@ -61,7 +64,7 @@ impl Connection {
                     cx.memory.hold(region);
                 }
                 let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-                self.partial = Some(PartialSegment { target, remaining, trailer, sum: None });
+                self.arriving.partial = Some(PartialSegment { target, remaining, trailer, sum: None });
                 if remaining == 0 {
                     self.complete_payload(cx);
                 }
@@ -76,7 +79,7 @@ impl Connection {
         bytes: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<Option<usize>, ConnectionError> {
-        let partial = self.partial.as_mut().expect("the caller has looked");
+        let partial = self.arriving.partial.as_mut().expect("the caller has looked");
         if partial.remaining == 0 {
             return match partial.sum {
                 Some(sum) => self.receive_summed_trailer(sum, bytes, cx),
@@ -105,11 +108,11 @@ impl Connection {
 
     /// Skips padding and an unused CRC.
     fn receive_trailer(&mut self, bytes: &[u8]) -> usize {
-        let partial = self.partial.as_mut().expect("the caller has looked");
+        let partial = self.arriving.partial.as_mut().expect("the caller has looked");
         let count = partial.trailer.min(bytes.len());
         partial.trailer -= count;
         if partial.trailer == 0 {
-            self.partial = None;
+            self.arriving.partial = None;
         }
         count
     }
@@ -121,10 +124,10 @@ impl Connection {
         bytes: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<Option<usize>, ConnectionError> {
-        let Some(PartialSegment { target, trailer, .. }) = self.partial else { return Ok(None) };
+        let Some(PartialSegment { target, trailer, .. }) = self.arriving.partial else { return Ok(None) };
         let Some(rest) = bytes.get(..trailer) else { return Ok(None) };
         let (padding, theirs) = rest.split_at(trailer - 4);
-        self.partial = None;
+        self.arriving.partial = None;
         if crc::append(sum, padding).to_le_bytes() != *theirs {
             return Err(TerminateCode::MPA_CRC.into());
         }
@@ -134,7 +137,7 @@ impl Connection {
 
     /// Completes the payload of a partial segment; its padding and CRC are still to come.
     fn complete_payload(&mut self, cx: &mut Context<'_>) {
-        let partial = self.partial.as_mut().expect("it was just filled");
+        let partial = self.arriving.partial.as_mut().expect("it was just filled");
         let (target, summed) = (partial.target, partial.sum.is_some());
         if let Some(region) = partial.target.region.take() {
             cx.memory.release(region);
@@ -162,7 +165,7 @@ impl Connection {
             cx.memory.hold(region);
         }
         let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-        self.partial = Some(PartialSegment { target, remaining, trailer, sum: Some(crc::checksum(head)) });
+        self.arriving.partial = Some(PartialSegment { target, remaining, trailer, sum: Some(crc::checksum(head)) });
         Some(head.len())
     }
 
@@ -173,15 +176,15 @@ impl Connection {
         bytes: usize,
         cx: &mut Context<'_>,
     ) -> Result<Target, TerminateCode> {
-        self.was_large_segment = bytes >= LARGE_BYTES;
+        self.arriving.was_large_segment = bytes >= LARGE_BYTES;
         match Opcode::parse(header.rdmap)? {
             Opcode::Write => {
                 let key = header.key;
                 let mut target = Target { region: None, offset: 0, response: false, last: header.last, key };
-                let withdrawn_write = self.withdrawn_write.filter(|withdrawn_write| *withdrawn_write == key);
-                self.open_write = (!header.last).then_some(key);
+                let withdrawn_write = self.arriving.withdrawn_write.filter(|withdrawn_write| *withdrawn_write == key);
+                self.arriving.open_write = (!header.last).then_some(key);
                 if header.last {
-                    self.withdrawn_write = None;
+                    self.arriving.withdrawn_write = None;
                 }
                 // A segment without payload touches nothing, so its key and address mean nothing.
                 if bytes > 0 && withdrawn_write.is_none() {
@@ -195,7 +198,7 @@ impl Connection {
                 Ok(target)
             }
             Opcode::ReadResponse => {
-                let read = self.reads.front_mut().ok_or(TerminateCode::DDP_KEY)?;
+                let read = self.work.reads.front_mut().ok_or(TerminateCode::DDP_KEY)?;
                 let (region, offset) = read.take(header, bytes)?;
                 Ok(Target { region, offset, response: true, last: header.last, key: header.key })
             }
@@ -206,7 +209,7 @@ impl Connection {
     /// Completes a read after the payload of its last segment is placed.
     pub(super) fn complete_tagged(&mut self, target: Target, cx: &mut Context<'_>) {
         if target.response && target.last {
-            let read = self.reads.pop_front().expect("the response was checked against it");
+            let read = self.work.reads.pop_front().expect("the response was checked against it");
             read.done(self.id, cx);
         }
     }

@@ -137,3 +137,23 @@ pub(super) struct Backlog {
     /// Room for the message that is encoded.
     pub(super) next_message: Vec<u8>,
 }
+
+/// Posted work until its completion.
+pub(super) struct PostedWork {
+    pub(super) backlog: Backlog,
+    pub(super) receipts: VecDeque<Receipt>,
+    pub(super) reads: VecDeque<PendingRead>,
+    pub(super) atomics: VecDeque<PendingAtomic>,
+    /// Key of the next read's place.
+    pub(super) sink_key: u32,
+    /// Id of the next atomic.
+    pub(super) atomic_id: u32,
+}
+
+impl PostedWork {
+    pub(super) fn new(seed: u32) -> Self {
+        let (backlog, receipts) = (Backlog::default(), VecDeque::new());
+        let (reads, atomics) = (VecDeque::new(), VecDeque::new());
+        Self { backlog, receipts, reads, atomics, sink_key: seed | 1, atomic_id: seed }
+    }
+}

@@ -46,7 +46,7 @@ impl Connection {
     }
 
     fn receive_frame(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, ConnectionError> {
-        if self.partial.is_some() {
+        if self.arriving.partial.is_some() {
             return self.receive_rest(bytes, cx);
         }
         if self.terms.markers_in {
@@ -97,13 +97,13 @@ impl Connection {
     }
 
     fn receive_marked(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, ConnectionError> {
-        let mut ulpdu = std::mem::take(&mut self.ulpdu);
-        let taken = mpa::take_marked_frame(bytes, self.position, self.terms.crc, &mut ulpdu);
+        let mut ulpdu = std::mem::take(&mut self.arriving.ulpdu);
+        let taken = mpa::take_marked_frame(bytes, self.arriving.position, self.terms.crc, &mut ulpdu);
         if let Ok(Some(count)) = taken {
-            self.position += count as u64;
+            self.arriving.position += count as u64;
             self.receive_segment(&ulpdu, cx);
         }
-        self.ulpdu = ulpdu;
+        self.arriving.ulpdu = ulpdu;
         Ok(taken?)
     }
 
@@ -131,7 +131,7 @@ impl Connection {
     }
 
     fn receive_untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), TerminateCode> {
-        self.was_large_segment = false;
+        self.arriving.was_large_segment = false;
         if header.queue > queue::ATOMIC {
             return Err(TerminateCode::DDP_QUEUE);
         }
@@ -141,27 +141,27 @@ impl Connection {
                 self.receive_send(header, solicited, invalidate, body, cx)
             }
             (Opcode::Immediate { solicited }, queue::SEND) => {
-                let data: [u8; 8] = self.parse_single(header, body, self.expected_send)?;
-                if !self.message.is_empty() {
+                let data: [u8; 8] = self.parse_single(header, body, self.expected.sends)?;
+                if !self.arriving.message.is_empty() {
                     return Err(TerminateCode::RDMAP_OPCODE);
                 }
-                self.expected_send = self.expected_send.wrapping_add(1);
+                self.expected.sends = self.expected.sends.wrapping_add(1);
                 cx.events.push_immediate(self.id, data, solicited);
                 Ok(())
             }
             (Opcode::ReadRequest, queue::REQUEST) => {
-                let body: [u8; READ_BYTES] = self.parse_single(header, body, self.expected_request)?;
+                let body: [u8; READ_BYTES] = self.parse_single(header, body, self.expected.requests)?;
                 let response = self.check_read(ReadRequest::parse(&body), cx)?;
                 self.queue_response(response, cx)
             }
             (Opcode::AtomicRequest, queue::REQUEST) => {
-                let body: [u8; ATOMIC_BYTES] = self.parse_single(header, body, self.expected_request)?;
+                let body: [u8; ATOMIC_BYTES] = self.parse_single(header, body, self.expected.requests)?;
                 let response = self.check_atomic(AtomicRequest::parse(&body)?, cx)?;
                 self.queue_response(response, cx)
             }
             (Opcode::AtomicResponse, queue::ATOMIC) => {
-                let body: [u8; ATOMIC_REPLY_BYTES] = self.parse_single(header, body, self.expected_reply)?;
-                self.expected_reply = self.expected_reply.wrapping_add(1);
+                let body: [u8; ATOMIC_REPLY_BYTES] = self.parse_single(header, body, self.expected.replies)?;
+                self.expected.replies = self.expected.replies.wrapping_add(1);
                 self.atomic_done(AtomicReply::parse(&body), cx)
             }
             (Opcode::Terminate, queue::TERMINATE) => {
@@ -203,18 +203,18 @@ impl Connection {
         body: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<(), TerminateCode> {
-        if header.sequence != self.expected_send {
+        if header.sequence != self.expected.sends {
             return Err(TerminateCode::DDP_SEQUENCE);
         }
-        if header.offset as usize != self.message.len() {
+        if header.offset as usize != self.arriving.message.len() {
             return Err(TerminateCode::DDP_OFFSET);
         }
-        if self.message.len() + body.len() > self.config.message_bytes_max {
+        if self.arriving.message.len() + body.len() > self.config.message_bytes_max {
             return Err(TerminateCode::DDP_TOO_LONG);
         }
         if header.offset == 0 {
-            self.message_opcode = header.rdmap;
-        } else if header.rdmap != self.message_opcode {
+            self.arriving.message_opcode = header.rdmap;
+        } else if header.rdmap != self.arriving.message_opcode {
             return Err(TerminateCode::RDMAP_OPCODE);
         }
         if !header.last {
@@ -222,7 +222,7 @@ impl Connection {
                 // Such a message would never end.
                 return Err(TerminateCode::RDMAP_STREAM);
             }
-            self.message.extend_from_slice(body);
+            self.arriving.message.extend_from_slice(body);
             return Ok(());
         }
         let invalidated = invalidate.then_some(header.word);
@@ -231,25 +231,25 @@ impl Connection {
         {
             return Err(TerminateCode::RDMAP_INVALIDATE);
         }
-        if self.message.is_empty() {
+        if self.arriving.message.is_empty() {
             cx.events.push_message(self.id, body, solicited, invalidated);
         } else {
-            self.message.extend_from_slice(body);
-            cx.events.push_message(self.id, &self.message, solicited, invalidated);
-            self.message.clear();
+            self.arriving.message.extend_from_slice(body);
+            cx.events.push_message(self.id, &self.arriving.message, solicited, invalidated);
+            self.arriving.message.clear();
         }
-        self.expected_send = self.expected_send.wrapping_add(1);
+        self.expected.sends = self.expected.sends.wrapping_add(1);
         Ok(())
     }
 
     /// Queues a request of the peer.
     fn queue_response(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
-        if self.responses.len() + usize::from(self.is_responding()) >= usize::from(self.terms.ird) {
+        if self.answers.queue.len() + usize::from(self.is_responding()) >= usize::from(self.terms.ird) {
             return Err(TerminateCode::DDP_NO_BUFFER);
         }
-        self.expected_request = self.expected_request.wrapping_add(1);
+        self.expected.requests = self.expected.requests.wrapping_add(1);
         response.hold(cx.memory);
-        self.responses.push_back(response);
+        self.answers.queue.push_back(response);
         Ok(())
     }
 }

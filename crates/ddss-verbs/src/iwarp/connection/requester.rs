@@ -26,44 +26,45 @@ impl Connection {
         if let Some(region) = queued.region() {
             memory.hold(region);
         }
-        let now = self.backlog.queue.is_empty() && self.can_request(&queued);
+        let now = self.work.backlog.queue.is_empty() && self.can_request(&queued);
         if now {
             self.encode(queued, message, memory);
             return Ok(());
         }
-        let waiting = self.backlog.messages.len() + message.len();
-        if self.backlog.queue.len() >= BACKLOG_MAX || waiting > BACKLOG_MESSAGE_BYTES_MAX {
+        let waiting = self.work.backlog.messages.len() + message.len();
+        if self.work.backlog.queue.len() >= BACKLOG_MAX || waiting > BACKLOG_MESSAGE_BYTES_MAX {
             if let Some(region) = queued.region() {
                 memory.release(region);
             }
             return Err(PostErrorKind::Busy);
         }
-        self.backlog.messages.extend(message);
-        self.backlog.queue.push_back(queued);
+        self.work.backlog.messages.extend(message);
+        self.work.backlog.queue.push_back(queued);
         Ok(())
     }
 
     /// Stops a posted read from touching memory; its completion is not reported. False if there is no such read.
     pub(crate) fn abandon(&mut self, tag: u64, memory: &mut RegionTable) -> bool {
-        let asked = self.reads.iter_mut().find(|read| read.tag == Some(tag));
+        let asked = self.work.reads.iter_mut().find(|read| read.tag == Some(tag));
         if let Some(read) = asked {
             read.tag = None;
             if let Some(region) = read.region.take() {
                 memory.release(region);
             }
             // A segment that is arriving belongs to the oldest read.
-            if self.reads.front().is_some_and(|front| front.tag.is_none() && front.region.is_none()) {
+            if self.work.reads.front().is_some_and(|front| front.tag.is_none() && front.region.is_none()) {
                 self.abandon_partial(memory);
             }
             return true;
         }
         let position = self
+            .work
             .backlog
             .queue
             .iter()
             .position(|queued| matches!(queued, Queued::Read { tag: other, .. } if *other == tag));
         let Some(position) = position else { return false };
-        if let Some(region) = self.backlog.queue.remove(position).and_then(|queued| queued.region()) {
+        if let Some(region) = self.work.backlog.queue.remove(position).and_then(|queued| queued.region()) {
             memory.release(region);
         }
         true
@@ -106,34 +107,34 @@ impl Connection {
     fn can_request(&self, queued: &Queued) -> bool {
         let limited = matches!(queued, Queued::Read { .. } | Queued::Atomic { .. });
         self.stage == Stage::Open
-            && self.stream.is_none()
+            && self.answers.stream.is_none()
             && self.send_queue.has_room(SEND_QUEUE_BYTES)
-            && (!limited || self.reads.len() + self.atomics.len() < usize::from(self.terms.ord))
+            && (!limited || self.work.reads.len() + self.work.atomics.len() < usize::from(self.terms.ord))
     }
 
     /// Returns true if the next queued work could be encoded now.
     pub(super) fn can_encode_next(&self) -> bool {
-        self.backlog.queue.front().is_some_and(|queued| self.can_request(queued))
+        self.work.backlog.queue.front().is_some_and(|queued| self.can_request(queued))
     }
 
     /// Encodes the next queued work. False if that is impossible now.
     pub(super) fn request(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(queued) = self.backlog.queue.front().copied() else { return false };
+        let Some(queued) = self.work.backlog.queue.front().copied() else { return false };
         if !self.can_request(&queued) {
             return false;
         }
-        self.backlog.queue.pop_front();
-        let mut message = std::mem::take(&mut self.backlog.next_message);
+        self.work.backlog.queue.pop_front();
+        let mut message = std::mem::take(&mut self.work.backlog.next_message);
         message.clear();
         if let Queued::Send { bytes, .. } = queued {
-            let (front, behind) = self.backlog.messages.as_slices();
+            let (front, behind) = self.work.backlog.messages.as_slices();
             let first = bytes.min(front.len());
             message.extend_from_slice(&front[..first]);
             message.extend_from_slice(&behind[..bytes - first]);
-            self.backlog.messages.drain(..bytes);
+            self.work.backlog.messages.drain(..bytes);
         }
         self.encode(queued, &message, cx.memory);
-        self.backlog.next_message = message;
+        self.work.backlog.next_message = message;
         true
     }
 
@@ -143,7 +144,7 @@ impl Connection {
             Queued::Read { tag, local, remote } => self.encode_read(tag, local, remote, memory),
             Queued::Atomic { tag, remote, kind } => self.encode_atomic(tag, remote, kind, memory),
             Queued::Write { tag, local, remote } => {
-                self.stream = Some(Stream::write(tag, local, remote, start));
+                self.answers.stream = Some(Stream::write(tag, local, remote, start));
                 // A long write is encoded while it is sent.
                 if local.bytes <= EARLY_SEND_BYTES as u64 {
                     self.encode_stream(Some(SEND_QUEUE_BYTES), Source::Copied, memory);
@@ -152,11 +153,11 @@ impl Connection {
             Queued::Send { tag, mode, .. } => {
                 let opcode = Opcode::Send { solicited: mode.solicited, invalidate: mode.invalidate.is_some() };
                 self.encode_send(opcode, mode.invalidate.unwrap_or(0), message, memory);
-                self.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
+                self.work.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
             }
             Queued::Immediate { tag, data, solicited } => {
                 self.encode_send(Opcode::Immediate { solicited }, 0, &data, memory);
-                self.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
+                self.work.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
             }
         }
     }
@@ -164,20 +165,20 @@ impl Connection {
     fn encode_read(&mut self, tag: u64, local: LocalRange, remote: RemoteRange, memory: &RegionTable) {
         let mut read = PendingRead {
             tag: Some(tag),
-            sequence: self.request_sequence,
+            sequence: self.sent.requests,
             start: self.send_queue.appended(),
-            key: self.sink_key,
+            key: self.work.sink_key,
             region: Some(local.region),
             offset: local.offset,
             bytes: local.bytes as u32,
             arrived: 0,
         };
-        if self.sink_key == 0 {
-            self.sink_key = 1;
+        if self.work.sink_key == 0 {
+            self.work.sink_key = 1;
             read.key = 1;
         }
-        self.sink_key = self.sink_key.wrapping_add(1);
-        self.reads.push_back(read);
+        self.work.sink_key = self.work.sink_key.wrapping_add(1);
+        self.work.reads.push_back(read);
         self.encode_read_request(read, remote, memory);
     }
 
@@ -196,10 +197,10 @@ impl Connection {
     }
 
     fn encode_atomic(&mut self, tag: u64, remote: RemoteRange, kind: AtomicKind, memory: &RegionTable) {
-        let id = self.atomic_id;
-        self.atomic_id = self.atomic_id.wrapping_add(1);
+        let id = self.work.atomic_id;
+        self.work.atomic_id = self.work.atomic_id.wrapping_add(1);
         let start = self.send_queue.appended();
-        self.atomics.push_back(PendingAtomic { tag, sequence: self.request_sequence, start, id });
+        self.work.atomics.push_back(PendingAtomic { tag, sequence: self.sent.requests, start, id });
         let body = AtomicRequest { id, key: remote.key, address: remote.address, kind };
         let mut head = [0; UNTAGGED_BYTES + ATOMIC_BYTES];
         head[..UNTAGGED_BYTES].copy_from_slice(&self.request_header(Opcode::AtomicRequest).encode());
@@ -208,14 +209,14 @@ impl Connection {
     }
 
     fn request_header(&mut self, opcode: Opcode) -> Untagged {
-        let sequence = self.request_sequence;
-        self.request_sequence = sequence.wrapping_add(1);
+        let sequence = self.sent.requests;
+        self.sent.requests = sequence.wrapping_add(1);
         Untagged { last: true, rdmap: opcode.control(), word: 0, queue: queue::REQUEST, sequence, offset: 0 }
     }
 
     fn encode_send(&mut self, opcode: Opcode, word: u32, message: &[u8], memory: &RegionTable) {
-        let sequence = self.send_sequence;
-        self.send_sequence = sequence.wrapping_add(1);
+        let sequence = self.sent.sends;
+        self.sent.sends = sequence.wrapping_add(1);
         let mut offset = 0;
         loop {
             let rest = &message[offset..];
@@ -241,7 +242,7 @@ impl Connection {
     pub(super) fn send_empty_read(&mut self, cx: &mut Context<'_>) {
         let read = PendingRead {
             tag: None,
-            sequence: self.request_sequence,
+            sequence: self.sent.requests,
             start: self.send_queue.appended(),
             key: 0,
             region: None,
@@ -249,25 +250,26 @@ impl Connection {
             bytes: 0,
             arrived: 0,
         };
-        self.reads.push_back(read);
+        self.work.reads.push_back(read);
         self.encode_read_request(read, RemoteRange { key: 0, address: 0 }, cx.memory);
     }
 
     /// Completes the writes and messages that the socket has accepted.
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>) {
         let consumed = self.send_queue.consumed();
-        while let Some(receipt) = self.receipts.front()
+        while let Some(receipt) = self.work.receipts.front()
             && receipt.end <= consumed
         {
             cx.events.push_done(self.id, receipt.tag, Ok(0));
-            self.receipts.pop_front();
+            self.work.receipts.pop_front();
         }
     }
 
     /// Completes the atomic that a reply answers.
     pub(super) fn atomic_done(&mut self, reply: AtomicReply, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
-        let position = self.atomics.iter().position(|atomic| atomic.id == reply.id);
-        let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(TerminateCode::RDMAP_OPCODE)?;
+        let position = self.work.atomics.iter().position(|atomic| atomic.id == reply.id);
+        let atomic =
+            position.and_then(|position| self.work.atomics.remove(position)).ok_or(TerminateCode::RDMAP_OPCODE)?;
         cx.events.push_done(self.id, atomic.tag, Ok(reply.value));
         Ok(())
     }

@@ -63,18 +63,18 @@ impl Connection {
 
     /// Returns true if an answer is being sent segment by segment.
     pub(super) fn is_responding(&self) -> bool {
-        self.stream.is_some_and(|stream| stream.opcode == Opcode::ReadResponse)
+        self.answers.stream.is_some_and(|stream| stream.opcode == Opcode::ReadResponse)
     }
 
     /// Executes the next request of the peer. False if there is none.
     pub(super) fn respond(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(response) = self.responses.pop_front() else { return false };
+        let Some(response) = self.answers.queue.pop_front() else { return false };
         match response {
             Response::Read { region, offset, bytes, key, address } => {
                 let remaining = u64::from(bytes);
                 let opcode = Opcode::ReadResponse;
                 let is_snapshot = remaining <= SNAPSHOT_BYTES as u64;
-                self.stream =
+                self.answers.stream =
                     Some(Stream { opcode, region, offset, remaining, key, address, is_snapshot, receipt: None });
             }
             Response::Atomic { region, offset, kind, id } => {
@@ -89,8 +89,8 @@ impl Connection {
     }
 
     fn encode_reply(&mut self, reply: AtomicReply, memory: &RegionTable) {
-        let sequence = self.reply_sequence;
-        self.reply_sequence = sequence.wrapping_add(1);
+        let sequence = self.sent.replies;
+        self.sent.replies = sequence.wrapping_add(1);
         let rdmap = Opcode::AtomicResponse.control();
         let header = Untagged { last: true, rdmap, word: 0, queue: queue::ATOMIC, sequence, offset: 0 };
         let mut head = [0; UNTAGGED_BYTES + ATOMIC_REPLY_BYTES];
@@ -103,14 +103,14 @@ impl Connection {
     /// answers that are guaranteed to be a snapshot.
     pub(crate) fn copy_in_place_payload(&mut self, memory: &mut RegionTable) {
         self.send_queue.copy_in_place_payload(memory);
-        if self.stream.is_some_and(|stream| stream.is_snapshot) {
+        if self.answers.stream.is_some_and(|stream| stream.is_snapshot) {
             self.encode_stream(None, Source::Copied, memory);
         }
     }
 
     /// Encodes the current long message, segment by segment, while less than `limit` bytes wait, or to its end.
     pub(super) fn encode_stream(&mut self, limit: Option<usize>, source: Source, memory: &mut RegionTable) {
-        let Some(mut stream) = self.stream.take() else { return };
+        let Some(mut stream) = self.answers.stream.take() else { return };
         loop {
             let last = self.encode_stream_segment(&mut stream, limit, source, memory);
             if last {
@@ -118,7 +118,7 @@ impl Connection {
                 return;
             }
             if limit.is_some_and(|limit| !self.send_queue.has_room(limit)) {
-                self.stream = Some(stream);
+                self.answers.stream = Some(stream);
                 return;
             }
         }
@@ -160,7 +160,7 @@ impl Connection {
             memory.release(region);
         }
         if let Some((tag, start)) = stream.receipt {
-            self.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
+            self.work.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
         }
     }
 }

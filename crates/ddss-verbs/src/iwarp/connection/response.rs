@@ -1,5 +1,7 @@
 //! Requests of the peer, and long messages that are being sent.
 
+use std::collections::VecDeque;
+
 use crate::id::RegionId;
 use crate::iwarp::rdmap::{AtomicKind, Opcode};
 use crate::memory::RegionTable;
@@ -72,4 +74,13 @@ impl Stream {
             receipt: Some((tag, start)),
         }
     }
+}
+
+/// What is being sent for the peer.
+#[derive(Default)]
+pub(super) struct Answers {
+    pub(super) queue: VecDeque<Response>,
+    pub(super) stream: Option<Stream>,
+    /// True if an answer comes before posted work.
+    pub(super) is_next: bool,
 }

@@ -20,7 +20,7 @@ impl Connection {
         }
         // Earlier requests are still answered, as far as there is room.
         while self.stage == Stage::Open && self.send_queue.has_room(SEND_QUEUE_BYTES) {
-            if self.stream.is_some() {
+            if self.answers.stream.is_some() {
                 self.encode_stream(Some(SEND_QUEUE_BYTES), Source::Copied, cx.memory);
             } else if !self.respond(cx) {
                 break;
@@ -52,15 +52,15 @@ impl Connection {
         self.connected = false;
         self.has_unreported_connect = false;
         self.abandon_partial(cx.memory);
-        self.partial = None;
+        self.arriving.partial = None;
         self.end_work(flush, terminate, cx);
-        for response in self.responses.drain(..) {
+        for response in self.answers.queue.drain(..) {
             if let Some(region) = response.region() {
                 cx.memory.release(region);
             }
         }
         self.windows.clear();
-        self.message.clear();
+        self.arriving.message.clear();
         if !flush {
             self.send_queue.clear(cx.memory);
         }
@@ -74,7 +74,7 @@ impl Connection {
 
     /// Discards the rest of an arriving segment.
     pub(super) fn abandon_partial(&mut self, memory: &mut RegionTable) {
-        if let Some(partial) = self.partial.as_mut()
+        if let Some(partial) = self.arriving.partial.as_mut()
             && let Some(region) = partial.abandon(self.stage == Stage::Ended)
         {
             memory.release(region);
@@ -97,7 +97,7 @@ impl Connection {
             Some((named, _)) if sequence.wrapping_sub(named) < u32::MAX / 2 => WorkError::NotExecuted,
             _ => outcome_of(start),
         };
-        for read in self.reads.drain(..) {
+        for read in self.work.reads.drain(..) {
             if let Some(region) = read.region {
                 cx.memory.release(region);
             }
@@ -105,14 +105,14 @@ impl Connection {
                 cx.events.push_done(self.id, tag, Err(requested(read.sequence, read.start)));
             }
         }
-        for atomic in self.atomics.drain(..) {
+        for atomic in self.work.atomics.drain(..) {
             cx.events.push_done(self.id, atomic.tag, Err(requested(atomic.sequence, atomic.start)));
         }
-        for receipt in self.receipts.drain(..) {
+        for receipt in self.work.receipts.drain(..) {
             let outcome = if receipt.end <= consumed { Ok(0) } else { Err(outcome_of(receipt.start)) };
             cx.events.push_done(self.id, receipt.tag, outcome);
         }
-        if let Some(stream) = self.stream.take() {
+        if let Some(stream) = self.answers.stream.take() {
             if let Some(region) = stream.region {
                 cx.memory.release(region);
             }
@@ -120,12 +120,12 @@ impl Connection {
                 cx.events.push_done(self.id, tag, Err(outcome_of(start)));
             }
         }
-        for queued in self.backlog.queue.drain(..) {
+        for queued in self.work.backlog.queue.drain(..) {
             if let Some(region) = queued.region() {
                 cx.memory.release(region);
             }
             cx.events.push_done(self.id, queued.tag(), Err(WorkError::NotExecuted));
         }
-        self.backlog.messages.clear();
+        self.work.backlog.messages.clear();
     }
 }

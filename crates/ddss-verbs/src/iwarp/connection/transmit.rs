@@ -16,28 +16,30 @@ impl Connection {
 
     /// Returns true if the next step certainly encodes something, once there is room.
     pub(crate) fn has_more(&self) -> bool {
-        self.stage == Stage::Open && (self.stream.is_some() || !self.responses.is_empty())
+        self.stage == Stage::Open && (self.answers.stream.is_some() || !self.answers.queue.is_empty())
     }
 
     /// Returns true if at most one large and few small messages remain. Then it pays to send the start of the large
     /// one before its end is encoded.
     pub(crate) fn has_few_messages(&self) -> bool {
-        let (waiting, streaming) = (self.pending_count(), usize::from(self.stream.is_some()));
+        let (waiting, streaming) = (self.pending_count(), usize::from(self.answers.stream.is_some()));
         waiting + streaming <= 1 || waiting <= FEW_MESSAGES_MAX && self.large_count() + streaming <= 1
     }
 
     /// Returns true if something remains to be encoded, and all of it is small.
     pub(crate) fn has_only_small_messages(&self) -> bool {
-        self.stream.is_none() && (1..=FEW_MESSAGES_MAX).contains(&self.pending_count()) && self.large_count() == 0
+        self.answers.stream.is_none()
+            && (1..=FEW_MESSAGES_MAX).contains(&self.pending_count())
+            && self.large_count() == 0
     }
 
     fn pending_count(&self) -> usize {
-        self.responses.len() + self.backlog.queue.len()
+        self.answers.queue.len() + self.work.backlog.queue.len()
     }
 
     fn large_count(&self) -> usize {
-        let answers = self.responses.iter().filter(|response| response.is_large());
-        answers.count() + self.backlog.queue.iter().filter(|queued| queued.is_large()).count()
+        let answers = self.answers.queue.iter().filter(|response| response.is_large());
+        answers.count() + self.work.backlog.queue.iter().filter(|queued| queued.is_large()).count()
     }
 
     /// Encodes while less than `limit` bytes wait. Answers and local work alternate, message by message. Unsent
@@ -50,12 +52,12 @@ impl Connection {
             return;
         }
         while self.send_queue.has_room(limit) {
-            if self.stream.is_some() {
+            if self.answers.stream.is_some() {
                 self.encode_stream(Some(limit), Source::InPlace, cx.memory);
                 continue;
             }
-            self.is_responder_turn = !self.is_responder_turn;
-            let answered = self.is_responder_turn && self.respond(cx);
+            self.answers.is_next = !self.answers.is_next;
+            let answered = self.answers.is_next && self.respond(cx);
             let moved = answered || self.request(cx) || self.respond(cx);
             if !moved {
                 break;
