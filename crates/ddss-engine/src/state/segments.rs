@@ -6,6 +6,7 @@ use crate::requester::Requester;
 use crate::state::memory::areas::{Areas, no_room};
 use crate::state::segments::quotas::Accounts;
 use crate::state::segments::segment_index::SegmentIndex;
+use busy_list::Schedule;
 use ddss_core::limits::{SEGMENTS_PER_NODE_DEFAULT, SEGMENTS_PER_NODE_MAX};
 use ddss_core::{
     Audience, Failure, LockToken, Name, NodeId, Permissions, Placement, Record, SegmentId, Shard, Spec, Storage,
@@ -13,8 +14,7 @@ use ddss_core::{
 };
 use names_watch::NamesWatch;
 use released::{ReleasedSegment, ReleasedSegments};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sweeps::Sweeps;
 
@@ -69,14 +69,7 @@ pub(crate) struct Segments {
     /// Versions of the names of the segments here, and their watchers.
     names_watch: NamesWatch,
     pub(crate) sweeps: Sweeps,
-    /// Segments with a lock holder, a waiter or a watcher.
-    busy: Vec<SegmentId>,
-    /// When each of them needs attention. An entry that differs from its segment's own record is outdated.
-    due: BinaryHeap<Reverse<(u64, SegmentId)>>,
-    /// Segments that a tick visits now.
-    visited: Vec<SegmentId>,
-    /// Entries of `due` since the last clean-up.
-    scheduled: usize,
+    schedule: Schedule,
     /// Fast path disabled (`engine/home/fast_path.rs`).
     slow_path_only: bool,
     #[cfg(feature = "planted")]
@@ -100,10 +93,7 @@ impl Segments {
             released: ReleasedSegments::default(),
             names_watch: NamesWatch::new(config),
             sweeps: Sweeps::default(),
-            busy: Vec::new(),
-            due: BinaryHeap::new(),
-            visited: Vec::new(),
-            scheduled: 0,
+            schedule: Schedule::default(),
             slow_path_only: false,
             #[cfg(feature = "planted")]
             bug: None,

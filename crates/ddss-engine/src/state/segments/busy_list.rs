@@ -6,6 +6,19 @@ use crate::config::Now;
 use crate::state::segments::Segments;
 use ddss_core::SegmentId;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Segments with a lock holder, a waiter or a watcher, and when each needs attention.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    listed: Vec<SegmentId>,
+    /// An entry that differs from its segment's own record is outdated.
+    due: BinaryHeap<Reverse<(u64, SegmentId)>>,
+    /// Segments that a tick visits now.
+    visited: Vec<SegmentId>,
+    /// Entries of `due` since the last clean-up.
+    added: usize,
+}
 
 impl Segments {
     /// Entries of the schedule that a clean-up is worth, beside half of the busy segments.
@@ -17,37 +30,39 @@ impl Segments {
             let is_listed = std::mem::replace(watched.is_marked_busy, true);
             let is_due = std::mem::replace(watched.due_us, 0) == 0;
             if !is_listed {
-                self.busy.push(id);
+                self.schedule.listed.push(id);
             }
             if !is_due {
-                self.due.push(Reverse((0, id)));
-                self.scheduled += 1;
+                self.schedule.due.push(Reverse((0, id)));
+                self.schedule.added += 1;
             }
         }
     }
 
     /// Returns the segment at that index; the list may grow during an iteration. Some may be idle again.
     pub(crate) fn busy(&self, index: usize) -> Option<SegmentId> {
-        self.busy.get(index).copied()
+        self.schedule.listed.get(index).copied()
     }
 
     /// Begins a tick: finds the segments that are due.
     pub(crate) fn find_due(&mut self, now_us: u64) {
-        self.visited.clear();
-        while let Some(&Reverse((due_us, id))) = self.due.peek().filter(|Reverse((due_us, _))| *due_us <= now_us) {
-            self.due.pop();
+        self.schedule.visited.clear();
+        while let Some(&Reverse((due_us, id))) =
+            self.schedule.due.peek().filter(|Reverse((due_us, _))| *due_us <= now_us)
+        {
+            self.schedule.due.pop();
             if let Some(watched) = self.watched(id)
                 && *watched.due_us == due_us
             {
                 *watched.due_us = u64::MAX;
-                self.visited.push(id);
+                self.schedule.visited.push(id);
             }
         }
     }
 
     /// Returns the due segment at that index.
     pub(crate) fn due(&self, index: usize) -> Option<SegmentId> {
-        self.visited.get(index).copied()
+        self.schedule.visited.get(index).copied()
     }
 
     /// Ends the visit of a due segment: schedules its next one.
@@ -61,17 +76,17 @@ impl Segments {
         };
         if due_us < *watched.due_us {
             *watched.due_us = due_us;
-            self.due.push(Reverse((due_us, id)));
-            self.scheduled += 1;
+            self.schedule.due.push(Reverse((due_us, id)));
+            self.schedule.added += 1;
         }
     }
 
     /// Drops the segments that need no attention any more, and outdated entries of the schedule.
     pub(crate) fn forget_idle(&mut self) {
-        if self.scheduled < self.busy.len() / 2 + Self::CLEAN_UP_MIN {
+        if self.schedule.added < self.schedule.listed.len() / 2 + Self::CLEAN_UP_MIN {
             return;
         }
-        let (mut busy, mut due) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.due));
+        let (mut busy, mut due) = (std::mem::take(&mut self.schedule.listed), std::mem::take(&mut self.schedule.due));
         due.clear();
         busy.retain(|&id| {
             let Some(watched) = self.watched(id) else { return false };
@@ -81,7 +96,7 @@ impl Segments {
             }
             *watched.is_marked_busy
         });
-        (self.busy, self.due, self.scheduled) = (busy, due, 0);
+        self.schedule = Schedule { listed: busy, due, added: 0, visited: std::mem::take(&mut self.schedule.visited) };
     }
 
     /// Records that an entry of a map expires at that time.
@@ -100,6 +115,6 @@ impl Segments {
 
     /// Returns when the next of these segments needs attention, on the steady clock.
     pub(crate) fn due_us(&self) -> u64 {
-        self.due.peek().map_or(u64::MAX, |&Reverse((due_us, _))| due_us)
+        self.schedule.due.peek().map_or(u64::MAX, |&Reverse((due_us, _))| due_us)
     }
 }
