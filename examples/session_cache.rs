@@ -8,8 +8,8 @@
 //! If both services begin a session at the same time, it is created once, and no request is lost.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Client, SharedMap, Table};
-use ddss_examples::{Failed, Nodes, Task, check, open_soon};
+use ddss::{Client, EntryOptions, Map, Update};
+use ddss_examples::{Failed, Nodes, PATIENCE, Task, check};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -26,7 +26,7 @@ struct Session {
     basket: [u32; 12],
 }
 
-type Sessions = SharedMap<[u8; 16], Session>;
+type Sessions = Map<[u8; 16], Session>;
 
 /// The token of a user's browser.
 fn token(user: u64) -> [u8; 16] {
@@ -42,14 +42,16 @@ fn main() -> Result<(), Failed> {
 
 /// A service: begins sessions that are new, and counts each request.
 fn serve(client: &Client) -> Result<(), Failed> {
-    let sessions = Sessions::view(Table::new(open_soon(client, NAME)?)?)?;
+    let sessions: Sessions = client.map(NAME).wait()?;
     let mut begun = 0;
     for request in 0..REQUESTS * USERS {
         let user = request % USERS;
         let new = Session { user, requests: 0, basket: [0; 12] };
-        begun += u64::from(sessions.insert_new(&token(user), &new)?);
-        let seen = sessions.update(&token(user), |session| session.requests += 1)?;
-        check(seen.is_some_and(|session| session.user == user), || format!("the session of user {user} is {seen:?}"))?;
+        let (session, is_new) = sessions.get_or_put(&token(user), &new)?;
+        begun += u64::from(is_new);
+        check(session.user == user, || format!("the session of user {user} is {session:?}"))?;
+        let count = |session: Session| Update::Put(Session { requests: session.requests + 1, ..session });
+        sessions.update(&token(user), |session| session.map_or(Update::Keep, |session| count(session.value)))?;
     }
     println!("  a service on {}: {begun} sessions begun, {} requests served", client.node(), REQUESTS * USERS);
     Ok(())
@@ -58,7 +60,7 @@ fn serve(client: &Client) -> Result<(), Failed> {
 fn start() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
     let client = nodes.client(0)?;
-    let sessions = Sessions::allocate(&client, NAME, USERS)?;
+    let sessions: Sessions = client.map(NAME).allocate(USERS)?;
     let services = [nodes.worker(0, "serve")?, nodes.worker(1, "serve")?];
     for service in services {
         service.finish()?;
@@ -68,19 +70,17 @@ fn start() -> Result<(), Failed> {
         let is_whole = session.is_some_and(|session| (session.user, session.requests) == (user, 2 * REQUESTS));
         check(is_whole, || format!("the session of user {user} is {session:?}"))?;
     }
-    let counted = sessions.count()?;
+    let counted = sessions.len()?;
     check(counted == USERS, || format!("{counted} sessions of {USERS} users"))?;
 
-    // A session that is not used any more expires, and its slot is freed.
+    // A session that is not used any more expires.
     let idle = Session { user: 1, requests: 0, basket: [0; 12] };
-    sessions.insert_for(&token(1), &idle, Duration::from_millis(1))?;
+    sessions.put_with(&token(1), &idle, EntryOptions::new().ttl(Duration::from_millis(1)))?;
     let began = Instant::now();
     while sessions.get(&token(1))?.is_some() {
-        check(began.elapsed() < Duration::from_secs(60), || "a session does not expire".to_owned())?;
+        check(began.elapsed() < PATIENCE, || "a session does not expire".to_owned())?;
     }
-    let freed = sessions.remove_expired(0, sessions.buckets())?;
-    check(freed > 0, || format!("{freed} slots of one expired session"))?;
-    sessions.release()?;
+    sessions.segment().release()?;
     println!("{USERS} sessions, each begun once, with all requests of both services");
     Ok(())
 }

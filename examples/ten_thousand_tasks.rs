@@ -10,7 +10,7 @@
 //! get it in turn; some give up, and leave nothing behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{ErrorKind, SharedMap, Spec, Version, aio};
+use ddss::{ErrorKind, Spec, Version, aio};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -25,7 +25,7 @@ const JOB_COUNT: u64 = TASKS / 5;
 /// One task of this many takes the lock of the gate.
 const LOCK_EVERY: u64 = 100;
 
-type Jobs = aio::SharedMap<u64, u64>;
+type Jobs = aio::Map<u64, u64>;
 
 /// Handles that the tasks share.
 #[derive(Clone)]
@@ -44,11 +44,11 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let (home, other) = (nodes.client(0)?, nodes.client(1)?);
     let gate = home.segment(GATE).allocate(Spec::new(16))?;
     let rows = home.table(ROWS).allocate(Spec::new(TASKS).row_len(16))?;
-    let jobs: SharedMap<u64, u64> = SharedMap::allocate(&home, JOBS, JOB_COUNT)?;
+    let jobs = home.map::<u64, u64>(JOBS).allocate(JOB_COUNT)?;
     let shared = Shared {
         gate: aio::Segment::from(&open_soon(&other, GATE)?),
         rows: aio::Table::new(aio::Segment::from(&open_soon(&other, ROWS)?))?,
-        jobs: Jobs::view(aio::Table::new(aio::Segment::from(&open_soon(&other, JOBS)?))?).await?,
+        jobs: other.aio()?.map(JOBS).wait().await?,
     };
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
@@ -68,9 +68,9 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
         let row = rows.row(task).get()?;
         check(row[..8] == task.to_le_bytes(), || format!("row {task} is {:?}", &row[..]))?;
     }
-    let found = jobs.count()?;
+    let found = jobs.len()?;
     check(found == JOB_COUNT, || format!("{found} jobs in the map"))?;
-    jobs.release()?;
+    jobs.segment().release()?;
     rows.segment().release()?;
     gate.release()?;
     println!("{TASKS} tasks of one client passed a gate at once: {JOB_COUNT} jobs, each done by one of them");
@@ -96,7 +96,7 @@ async fn serve(shared: Shared, task: u64) -> Result<bool, Failed> {
     gate.word(0).fetch_add(1).await?;
     wait_at(&gate).await?;
     rows.row(task).put(&task.to_le_bytes()).await?;
-    let has_job = jobs.insert_new(&(task % JOB_COUNT), &task).await?;
+    let (_, has_job) = jobs.get_or_put(&(task % JOB_COUNT), &task).await?;
     if task.is_multiple_of(LOCK_EVERY) {
         gate.with_timeout(4 * PATIENCE).lock().await?.unlock().await?;
     } else if task % LOCK_EVERY == 1 {

@@ -5,7 +5,7 @@
 //!   commands sent together.
 //! - `map-insert`: an insert into a map, which its home executes in one round trip, beside a set of Redis.
 //! - `map-update`: a change of a key of a small map, while another client changes its neighbours.
-//! - `map-count`, `map-remove-expired`, `map-first-event`: calls over a whole map of a million keys.
+//! - `map-len`, `map-first-event`: calls over a whole map of a million keys.
 //! - `get`, `put` of 1 MiB and 64 MiB from another node: the larger one is sent in parts and committed once.
 //! - `put` with `waits`: beside a client with that many parked waits.
 //! - `ping` with `tasks`: calls of that many tasks of one client.
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, Segment, SharedMap, Spec, Strategy, Table, Version, aio};
+use ddss::{Client, ConnectOptions, Segment, Spec, Strategy, Table, Update, Version, aio};
 use ddss_apps::peer_servers::{RedisServer, Site};
 use ddss_apps::storage::RedisClient;
 use ddss_benches::baseline::{Wait, line_ping_pong, seqlock_copy, tcp_ping_pong};
@@ -49,7 +49,7 @@ const READY_MAX: Duration = Duration::from_secs(60);
 /// Time limit of calls that wait while others are measured.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-type Map = SharedMap<[u8; 16], [u8; VALUE_BYTES]>;
+type Map = ddss::Map<[u8; 16], [u8; VALUE_BYTES]>;
 
 fn main() {
     let mut bench = Bench::start("values", std::env::args_os().skip(1));
@@ -70,7 +70,7 @@ const PARTS: [Part; 7] = [
     (&["near"], near_records),
     (&["record", "map"], far_records),
     (&["update"], updates),
-    (&["count", "expired", "event"], whole_maps),
+    (&["len", "event"], whole_maps),
     (&["1048576", "67108864"], large_values),
     (&["waits"], beside_waits),
     (&["tasks"], tasks),
@@ -121,15 +121,15 @@ fn numbers() -> impl FnMut() -> u64 {
 /// A filled table and a filled map, whose home is the daemon of that client.
 fn fill(home: &Client, reader: &Client) -> (Table, Map) {
     let spec = Spec::new(KEYS).row_len(VALUE_BYTES as u32);
-    let (table, map) = (home.table("records").allocate(spec), Map::allocate(home, "map", KEYS));
-    let (table, map) = (table.expect("the pool is large enough"), map.expect("the pool is large enough"));
+    let table = home.table("records").allocate(spec).expect("the pool is large enough");
+    let map: Map = home.map("map").allocate(KEYS).expect("the pool is large enough");
     for number in 0..KEYS {
         table.row(number).put(&[7; VALUE_BYTES]).expect("the home is there");
-        map.insert(&key(number), &[7; VALUE_BYTES]).expect("the map has room");
+        map.put(&key(number), &[7; VALUE_BYTES]).expect("the map has room");
     }
     let begin = Instant::now();
     loop {
-        match (reader.table("records").open(), Map::open(reader, "map")) {
+        match (reader.table("records").open(), reader.map("map").open()) {
             (Ok(table), Ok(map)) => return (table, map),
             _ => assert!(begin.elapsed() < READY_MAX, "the nodes do not find each other"),
         }
@@ -154,8 +154,8 @@ fn map_get(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
 fn map_insert(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
     let (mut next, map) = (numbers(), map.clone());
     let insert = move || {
-        let is_new = map.insert(&key(next()), &[7; VALUE_BYTES]).expect("the home is there");
-        assert!(!is_new, "the key is there");
+        let written = map.put(&key(next()), &[7; VALUE_BYTES]).expect("the home is there");
+        assert!(!written.is_new, "the key is there");
     };
     Figure::new("ddss", "map-insert", VALUE_BYTES, path, repeated(cluster, insert))
 }
@@ -163,8 +163,8 @@ fn map_insert(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
 fn map_get_many(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
     let (mut next, map) = (numbers(), map.clone());
     let get = move || {
-        let keys: Vec<_> = (0..WINDOW).map(|_| key(next())).collect();
-        let values = map.get_many(&keys).expect("the home is there");
+        let keys: [_; WINDOW] = std::array::from_fn(|_| key(next()));
+        let values = map.get_many(&keys.each_ref()).expect("the home is there");
         assert!(values.iter().all(Option::is_some), "the keys are there");
     };
     let trip = Repeated { operations: WINDOW as u64, ..repeated(cluster, get) };
@@ -255,13 +255,13 @@ fn updates(bench: &mut Bench) {
     let time = if bench.options.bench { Duration::from_secs(4) } else { Duration::from_millis(20) };
     let cluster = Cluster::pair(PLACEMENTS(bench.cores)[1]);
     let home = cluster.client_of(1, Strategy::Auto);
-    let map: SharedMap<u64, u64> = SharedMap::allocate(&home, "neighbours", 2).expect("the pool is large enough");
+    let map = home.map::<u64, u64>("neighbours").allocate(2).expect("the pool is large enough");
     for key in 0..2 {
-        map.insert(&key, &0).expect("the map has room");
+        map.put(&key, &0).expect("the map has room");
     }
     let open = |cluster: &Cluster| {
         let client = cluster.client(Strategy::Auto);
-        opened(|| SharedMap::<u64, u64>::open(&client, "neighbours"))
+        opened(|| client.map::<u64, u64>("neighbours").open())
     };
     let mut limit = tcp_ping_pong(bench.cores, Wait::Spin, VALUE_BYTES, 1);
     for others in 0..2 {
@@ -292,7 +292,7 @@ fn updates(bench: &mut Bench) {
         });
     }
     cluster.wake();
-    map.release().expect("the home is there");
+    map.segment().release().expect("the home is there");
 }
 
 /// Opens a map once the cluster knows its name.
@@ -307,8 +307,10 @@ fn opened<T>(mut open: impl FnMut() -> Result<T, ddss::Error>) -> T {
     }
 }
 
-fn add_one(map: &SharedMap<u64, u64>, key: u64) {
-    map.update(&key, |number| *number += 1).expect("the home is there").expect("the key is there");
+fn add_one(map: &ddss::Map<u64, u64>, key: u64) {
+    map.update(&key, |old| old.map_or(Update::Keep, |old| Update::Put(old.value + 1)))
+        .expect("the home is there")
+        .expect("the key is there");
 }
 
 /// Calls over all keys of a map whose home is another node.
@@ -317,22 +319,18 @@ fn whole_maps(bench: &mut Bench) {
     let time = Duration::from_secs(2);
     let cluster = Cluster::pair_with(PLACEMENTS(bench.cores)[1], WHOLE_MAP_POOL_BYTES);
     let home = cluster.client_of(1, Strategy::Auto);
-    let map = Map::allocate(&home, "whole", keys).expect("the pool is large enough");
+    let map: Map = home.map("whole").allocate(keys).expect("the pool is large enough");
     for number in 0..keys {
-        map.insert(&key(number), &[7; VALUE_BYTES]).expect("the map has room");
+        map.put(&key(number), &[7; VALUE_BYTES]).expect("the map has room");
     }
     let client = cluster.client(Strategy::Auto);
-    let far = opened(|| Map::open(&client, "whole"));
+    let far: Map = opened(|| client.map("whole").open());
     cluster.rest();
     let last = key(keys - 1);
-    let calls: [(&str, &dyn Fn()); 3] = [
-        ("map-count", &|| assert_eq!(far.count().expect("in time"), keys, "all keys are there")),
-        ("map-remove-expired", &|| {
-            let freed = far.remove_expired(0, u64::MAX).expect("in time");
-            assert_eq!(freed, 0, "nothing expires");
-        }),
+    let calls: [(&str, &dyn Fn()); 2] = [
+        ("map-len", &|| assert_eq!(far.len().expect("in time"), keys, "all keys are there")),
         ("map-first-event", &|| {
-            far.watch_prefix(&last).next_event().expect("in time");
+            far.watch(&last[..last.len() - 1]).next().expect("the map is there").expect("in time");
         }),
     ];
     let mut limit = tcp_ping_pong(bench.cores, Wait::Spin, VALUE_BYTES, 1);

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, Segment, SharedMap, Spec};
+use ddss::{Client, ConnectOptions, Segment, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 
 const USAGE: &str =
@@ -104,21 +104,21 @@ fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
 fn fill(daemons: &[Daemon], keys: u64) -> Result<(), Box<dyn Error>> {
     let client = client(&daemons[0])?;
     let before = memory_of(&daemons[0])?;
-    let map: SharedMap<u64, Value> = SharedMap::allocate(&client, "capacity", keys)?;
+    let map = client.map::<u64, Value>("capacity").allocate(keys)?;
     let begin = Instant::now();
     for key in 0..keys {
-        map.insert(&key, &[key; 8])?;
+        map.put(&key, &[key; 8])?;
     }
     let inserts = keys as f64 / begin.elapsed().as_secs_f64();
     let begin = Instant::now();
     for key in 0..keys {
         let key = key.wrapping_mul(0x9e37_79b9) % keys;
-        if map.get(&key)? != Some([key; 8]) {
+        if map.get(&key)?.is_none_or(|entry| entry.value != [key; 8]) {
             return Err(format!("key {key} has another value").into());
         }
     }
     let gets = keys as f64 / begin.elapsed().as_secs_f64();
-    let (found, after) = (map.count()?, memory_of(&daemons[0])?);
+    let (found, after) = (map.len()?, memory_of(&daemons[0])?);
     let [own, shared] = [0, 1].map(|index| after[index].saturating_sub(before[index]) / keys);
     let data = size_of::<u64>() + size_of::<Value>();
     println!("a map of {found} keys with {data} bytes of data each: {inserts:.0} inserts and {gets:.0} gets a second");

@@ -32,7 +32,7 @@ pub(crate) fn deadline_in(timeout: Duration) -> Instant {
 /// Deadline of one call, across all its steps: wait for a channel, find the next daemon, retry. It is computed at the
 /// first wait, so that a call that need not wait reads no clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
+pub struct Deadline {
     timeout: Duration,
     deadline: Option<Instant>,
 }

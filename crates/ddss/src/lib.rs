@@ -59,6 +59,7 @@ mod call;
 mod client;
 mod connect;
 mod deadline;
+mod encoding;
 mod error;
 mod lease;
 mod local;
@@ -84,14 +85,15 @@ pub use ddss_core::{
     Timestamp, Version,
 };
 pub use ddss_ipc::Strategy;
+pub use encoding::Encoding;
 pub use error::{Error, ErrorKind, LimitReached};
 pub use map::entry::Entry;
 pub use map::known_entries::MapEvent;
-pub use options::{GetOptions, LockOptions, PutOptions};
+pub use options::{EntryOptions, GetOptions, LockOptions, PutOptions};
 pub use plan::batch_call::BatchReply;
 pub use segment_info::{LockInfo, Permissions, SegmentEvent, SegmentInfo};
 pub use spec::{Mode, Spec};
-pub use value::{AtomicResult, Stamp, Token, Value, Versioned};
+pub use value::{AtomicResult, Stamp, Token, Update, Value, Versioned, Written};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,6 +1,7 @@
 //! Options of calls.
 
 use crate::deadline::Deadline;
+use crate::map::entry::Expiry;
 use crate::plan::transfer::Progress;
 use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
 use ddss_core::{BadArgument, Failure, LockRequest, Version};
@@ -216,5 +217,58 @@ impl<'p> PutOptions<'p> {
     pub const fn progress(mut self, progress: &'p mut (dyn FnMut(u64, u64) + Send + 'p)) -> Self {
         self.progress = Some(progress);
         self
+    }
+}
+
+/// Options of a put into a map.
+///
+/// ```
+/// use ddss::{EntryOptions, Map};
+/// use std::time::Duration;
+///
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let sessions: Map<u64, u64> = client.map("sessions").allocate(1000)?;
+/// let first = sessions.put_with(&4711, &1, EntryOptions::new().ttl(Duration::from_secs(600)))?;
+/// let second = sessions.put_with(&4711, &2, EntryOptions::new().if_version(first.version))?;
+/// assert_eq!(sessions.get(&4711)?.map(|entry| (entry.value, entry.ttl())), Some((2, None)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[must_use]
+pub struct EntryOptions {
+    ttl: Option<Duration>,
+    pub(crate) if_absent: bool,
+    pub(crate) if_version: Option<Version>,
+}
+
+impl EntryOptions {
+    /// Creates options for a put without conditions of an entry that does not expire.
+    pub const fn new() -> Self {
+        Self { ttl: None, if_absent: false, if_version: None }
+    }
+
+    /// Lets the entry expire after this time. Readers compare the absolute expiry (in milliseconds) with the clock of their
+    /// own node.
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Writes only if the key is absent, else fails with [`ErrorKind::AlreadyExists`](crate::ErrorKind::AlreadyExists). Of
+    /// several clients that put one key, one succeeds.
+    pub const fn if_absent(mut self) -> Self {
+        self.if_absent = true;
+        self
+    }
+
+    /// Writes only if the entry still has that version, like [`Map::put_if`](crate::Map::put_if).
+    pub const fn if_version(mut self, version: Version) -> Self {
+        self.if_version = Some(version);
+        self
+    }
+
+    pub(crate) fn expiry(self) -> Expiry {
+        self.ttl.map_or(Expiry::Set(0), Expiry::after)
     }
 }

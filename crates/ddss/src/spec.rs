@@ -1,5 +1,6 @@
 //! Specification of a segment.
 
+use crate::map::entry::{checked_layout, rows_of};
 use ddss_core::{BadArgument, Failure, Model, Placement, Principal, Storage};
 use std::fmt;
 
@@ -35,6 +36,8 @@ impl fmt::Display for Mode {
 /// const PRICES: Spec = Spec::new(4096).model(Model::Temporal(1_000_000)).mode(Mode(0o640)).history(5);
 /// // A table of 1000 rows of 24 bytes.
 /// const SCORES: Spec = Spec::new(1000).row_len(24);
+/// // A map of 1000 keys of up to 32 bytes, with values of 24 bytes.
+/// const USERS: Spec = Spec::new(1000).entry_len(32, 24);
 /// assert_eq!(Spec::from(64), Spec::new(64));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +46,8 @@ impl fmt::Display for Mode {
 pub struct Spec {
     len: u64,
     row_len: u32,
+    /// Bytes of a key and of a value.
+    entry_len: Option<(usize, usize)>,
     model: Model,
     mode: Mode,
     owner: Option<Principal>,
@@ -59,11 +64,13 @@ impl From<u64> for Spec {
 }
 
 impl Spec {
-    /// Makes the specification of a segment of `len` bytes or, with a [row length](Self::row_len), of `len` rows.
+    /// Makes the specification of a segment of `len` bytes, of `len` rows of a [table](Self::row_len), or of a
+    /// [map](Self::entry_len) for `len` keys.
     pub const fn new(len: u64) -> Self {
         Self {
             len,
             row_len: 0,
+            entry_len: None,
             model: Model::Strict,
             mode: Mode(ddss_core::Permissions::MODE_DEFAULT),
             owner: None,
@@ -79,6 +86,18 @@ impl Spec {
     pub const fn row_len(mut self, bytes: u32) -> Self {
         self.row_len = bytes;
         self
+    }
+
+    /// Makes it a map, with this many bytes for each key (1 to 1 KiB) and each value (up to 64 KiB). Types of fixed lengths
+    /// need no call of this. The map has slots for a quarter more than its keys, and does not grow.
+    pub const fn entry_len(mut self, key: usize, value: usize) -> Self {
+        self.entry_len = Some((key, value));
+        self
+    }
+
+    /// Returns the lengths of a map's keys and values.
+    pub(crate) const fn lengths(&self) -> Option<(usize, usize)> {
+        self.entry_len
     }
 
     /// Sets the coherence model.
@@ -154,17 +173,24 @@ impl Spec {
             let (uid, range) = (owner.uid, "none in a call for many names: allocate it alone");
             return Err(BadArgument::new("owner", uid, range, Failure::BadSize));
         }
-        let wire = self.wire();
-        wire.check().map(|()| wire)
+        self.wire()
     }
 
-    /// Returns the specification as the wire has it: without an owner.
-    pub(crate) const fn wire(&self) -> ddss_core::Spec {
-        let shape = match self.row_len {
-            0 => ddss_core::Spec::new(self.len),
-            bytes => ddss_core::Spec::table(self.len, bytes),
+    /// Returns the checked specification as the wire has it: without an owner.
+    pub(crate) fn wire(&self) -> Result<ddss_core::Spec, BadArgument> {
+        let shape = match (self.row_len, self.entry_len) {
+            (0, None) => ddss_core::Spec::new(self.len),
+            (bytes, None) => ddss_core::Spec::table(self.len, bytes),
+            (0, Some((key, value))) => {
+                let layout = checked_layout(key, value)?;
+                ddss_core::Spec::table(rows_of(layout, self.len), layout.row_bytes() as u32)
+            }
+            (bytes, Some(_)) => {
+                return Err(BadArgument::new("row length", bytes, "none for a map", Failure::BadSize));
+            }
         };
         let access = shape.model(self.model).mode(self.mode.0).history(self.history);
-        access.copies(self.copies).placement(self.placement).storage(self.storage)
+        let wire = access.copies(self.copies).placement(self.placement).storage(self.storage);
+        wire.check().map(|()| wire)
     }
 }

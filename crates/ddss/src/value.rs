@@ -107,6 +107,48 @@ impl AtomicResult {
     }
 }
 
+/// End of a put into a map.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let stock: ddss::Map<u64, u64> = client.map("stock").allocate(100)?;
+/// let (first, second) = (stock.put(&4711, &1)?, stock.put(&4711, &2)?);
+/// assert!(first.is_new && !second.is_new && second.version > first.version);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Written {
+    /// True if the key was absent.
+    pub is_new: bool,
+    /// The version of the entry.
+    pub version: Version,
+}
+
+/// Change of an entry, which the closure of [`Map::update`](crate::Map::update) returns.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{Map, Update};
+/// let stock: Map<u64, u64> = client.map("stock").allocate(100)?;
+/// stock.put(&4711, &1)?;
+/// let sell = |left: u64| if left > 1 { Update::Put(left - 1) } else { Update::Remove };
+/// let left = stock.update(&4711, |item| item.map_or(Update::Keep, |item| sell(item.value)))?;
+/// assert_eq!(left, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Update<V> {
+    /// Puts this value.
+    Put(V),
+    /// Leaves the entry, or its absence, as it is.
+    Keep,
+    /// Removes the entry.
+    Remove,
+}
+
 /// Fencing token of a lock: greater than those of all earlier holders of a lock of the segment, or of the table and its rows.
 ///
 /// ```

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use ddss::{Client, ConnectOptions, LockGuard, LockOptions, Model, Segment, SharedMap, Spec, Strategy, Table, Version};
+use ddss::{Client, ConnectOptions, LockGuard, LockOptions, Model, Segment, Spec, Strategy, Table, Version};
 use ddss_testkit::pattern;
 
 /// Number of keys that `map-churn` inserts and removes.
@@ -184,14 +184,14 @@ fn allocate_many(client: &Client, prefix: &str, count: usize) -> Result<String, 
 /// Inserts and removes keys until the process is killed. The words of a value name its key, so that a test finds mixed
 /// values.
 fn change_map(client: &Client, name: &str) -> Result<String, Box<dyn Error>> {
-    let map = SharedMap::<u64, [u64; 64]>::open(client, name)?;
+    let map = client.map::<u64, [u64; 64]>(name).open()?;
     answer("ok changing")?;
     for turn in 0u64.. {
         let key = turn % MAP_KEYS;
         if turn % 3 == 0 {
             map.remove(&key)?;
         } else {
-            map.insert(&key, &[turn * MAP_KEYS + key; 64])?;
+            map.put(&key, &[turn * MAP_KEYS + key; 64])?;
         }
     }
     Ok(String::new())

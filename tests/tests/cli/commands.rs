@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
-use ddss::{Client, ConnectOptions, SharedMap, Spec};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, binary};
 use serde_json::Value;
 
@@ -113,12 +113,12 @@ fn map_commands_read_and_write_entries() {
     }
     // A map that a program has made of its types, and a segment that is no map.
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
-    let stock: SharedMap<u64, [u32; 2]> = SharedMap::allocate(&client, "stock", 100).unwrap();
-    stock.insert(&4711, &[10, 3]).unwrap();
+    let stock = client.map::<u64, [u32; 2]>("stock").allocate(100).unwrap();
+    stock.put(&4711, &[10, 3]).unwrap();
     assert_eq!(done(&["get", "stock", "4711", "--key-as", "u64", "--as", "u32"]), "10 3\n");
     assert_eq!(done(&["get", "stock", "4711", "--key-as", "u64"]), "0a00000003000000\n");
     done(&["put", "stock", "5", "1 2", "--key-as", "u64", "--as", "u32"]);
-    assert_eq!(stock.get(&5).unwrap(), Some([1, 2]));
+    assert_eq!(stock.get(&5).unwrap().map(|entry| entry.value), Some([1, 2]));
     client.segment("plain").allocate(Spec::new(64)).unwrap();
     let (code, _, why) = map(&["ls", "plain"]);
     assert!(code == 2 && why.contains("is a plain segment"), "{code}: {why}");

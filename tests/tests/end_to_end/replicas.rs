@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Mode, Permissions, SharedMap, Spec, Table};
+use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, Mode, Permissions, Spec, Table};
 use ddss_testkit::{
     Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, block_on, pattern, skipped,
 };
@@ -154,7 +154,7 @@ fn acknowledged_puts_and_handles_survive_death_of_the_home() {
 #[test]
 fn map_with_two_copies_survives_death_of_its_home() {
     const KEYS: u64 = 400;
-    type Map = SharedMap<u64, [u64; 8]>;
+    type Map = ddss::Map<u64, [u64; 8]>;
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     for node in 2..=3 {
         daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
@@ -164,28 +164,28 @@ fn map_with_two_copies_survives_death_of_its_home() {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
     };
     let first = connect(&daemons[0]);
-    first.segment("map").allocate(Map::spec(KEYS).copies(2)).unwrap();
-    let here = Map::open(&first, "map").unwrap();
+    let here: Map = first.map("map").allocate(Spec::new(KEYS).copies(2)).unwrap();
     // The replica is first copied while the rows change.
     for key in 0..KEYS {
-        here.insert(&key, &[key; 8]).unwrap();
+        here.put(&key, &[key; 8]).unwrap();
     }
     let (home, replica) = in_sync(&daemons[0], "map");
     assert_eq!(home, 1);
     let second = connect(&daemons[1]);
-    let there = Map::open(&second, "map").unwrap();
+    let there: Map = second.map("map").open().unwrap();
     for key in (0..KEYS).step_by(3) {
         assert!(here.remove(&key).unwrap());
     }
     for key in (0..KEYS).step_by(2) {
-        there.insert(&key, &[key + 1000; 8]).unwrap();
+        there.put(&key, &[key + 1000; 8]).unwrap();
     }
     let value_of = |key: u64| match key {
         _ if key.is_multiple_of(2) => Some([key + 1000; 8]),
         _ if key.is_multiple_of(3) => None,
         _ => Some([key; 8]),
     };
-    let versions: Vec<u64> = (1..=there.buckets()).map(|row| row_version(&second, row)).collect();
+    let rows = Table::new(there.segment().clone()).unwrap().len();
+    let versions: Vec<u64> = (1..rows).map(|row| row_version(&second, row)).collect();
     daemons[0].kill().unwrap();
     for key in 0..KEYS {
         let mut found = None;
@@ -193,25 +193,25 @@ fn map_with_two_copies_survives_death_of_its_home() {
             found = there.get(&key).map_err(|error| error.to_string())?;
             Ok(())
         });
-        assert_eq!(found, value_of(key), "key {key}");
+        assert_eq!(found.map(|entry| entry.value), value_of(key), "key {key}");
     }
     // Each row keeps its version, so that older conditional puts of a client remain valid.
-    let after: Vec<u64> = (1..=there.buckets()).map(|row| row_version(&second, row)).collect();
+    let after: Vec<u64> = (1..rows).map(|row| row_version(&second, row)).collect();
     assert_eq!(after, versions);
     // The same in the other direction, with the new copy.
-    until("insert", || there.insert(&7, &[7; 8]).map(drop).map_err(|error| error.to_string()));
+    until("insert", || there.put(&7, &[7; 8]).map(drop).map_err(|error| error.to_string()));
     daemons[0].restart().unwrap();
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     let (home, next) = in_sync(&daemons[1], "map");
     assert_eq!(home, replica);
-    there.insert(&8, &[8; 8]).unwrap();
+    there.put(&8, &[8; 8]).unwrap();
     daemons[home as usize - 1].kill().unwrap();
     let survivor = connect(&daemons[next as usize - 1]);
-    let map = until_some("open", || Map::open(&survivor, "map").map_err(|error| error.to_string()));
+    let map: Map = until_some("open", || survivor.map("map").open().map_err(|error| error.to_string()));
     for key in 0..KEYS {
         let found = until_some("the second replica takes over", || map.get(&key).map_err(|error| error.to_string()));
         let wanted = if key == 7 || key == 8 { Some([key; 8]) } else { value_of(key) };
-        assert_eq!(found, wanted, "key {key}");
+        assert_eq!(found.map(|entry| entry.value), wanted, "key {key}");
     }
 }
 

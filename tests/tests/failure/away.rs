@@ -2,15 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    BatchReply, Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, ReplicationInfo, Segment, SharedMap,
-    Spec, Table, Version, aio,
+    BatchReply, Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, ReplicationInfo, Segment, Spec,
+    Table, Version, aio,
 };
 use ddss_core::status::Counter;
 use ddss_testkit::{Daemon, DaemonOptions, block_on, retry};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-type Map = SharedMap<[u8; 8], u64>;
+type Map = ddss::Map<[u8; 8], u64>;
 type Outcomes<'scope> = Vec<(&'static str, std::thread::ScopedJoinHandle<'scope, Result<(), Error>>)>;
 
 /// Deadline of the calls: no home here is away for that long.
@@ -73,10 +73,9 @@ impl Handles {
     fn allocate(client: Client, copies: u8) -> Self {
         let plain = client.segment("plain").allocate(Spec::new(64).copies(copies)).unwrap();
         let table = client.table("table").allocate(Spec::new(4).row_len(64).copies(copies)).unwrap();
-        Map::view(client.table("map").allocate(Map::spec(100).copies(copies)).unwrap()).unwrap();
+        let map = client.map("map").allocate(Spec::new(100).copies(copies)).unwrap();
         let locked = client.segment("locked").allocate(Spec::new(64).copies(copies)).unwrap();
         let large = client.segment("large").allocate(Spec::new(LARGE as u64).copies(copies)).unwrap();
-        let map = Map::open(&client, "map").unwrap();
         Self { client, plain, table, map, locked, large }
     }
 
@@ -84,7 +83,7 @@ impl Handles {
         let open = |name: &str| retry(|| client.segment(name).open());
         let (plain, table, locked) = (open("plain"), Table::new(open("table")).unwrap(), open("locked"));
         let large = open("large");
-        let map = Map::open(&client, "map").unwrap();
+        let map = client.map("map").open().unwrap();
         Self { plain, table, map, locked, large, client }
     }
 
@@ -97,8 +96,8 @@ impl Handles {
                 scope.spawn(|| self.plain.get_with(0..8, GetOptions::new().newer_than(Version(0))).map(drop)),
             ),
             ("a row", scope.spawn(|| self.table.row(1).wait_newer_than(Version(0)).map(drop))),
-            ("a key", scope.spawn(|| self.map.wait_for_change(b"awaited!", None).map(drop))),
-            ("a prefix", scope.spawn(|| self.map.watch_prefix(b"await").next_event().map(drop))),
+            ("a key", scope.spawn(|| self.map.watch(b"awaited!").next().unwrap().map(drop))),
+            ("a prefix", scope.spawn(|| self.map.watch(b"await").next().unwrap().map(drop))),
             ("a name", scope.spawn(|| self.client.segment("later").wait().map(drop))),
             ("a lock", scope.spawn(|| self.locked.lock()?.unlock())),
         ];
@@ -111,8 +110,8 @@ impl Handles {
                 "a key of a task",
                 scope.spawn(move || {
                     block_on(async {
-                        let map = aio::SharedMap::<[u8; 8], u64>::open(&tasks, "map").await?;
-                        map.wait_for_change(b"awaited!", None).await.map(drop)
+                        let map = tasks.map::<[u8; 8], u64>("map").open().await?;
+                        map.watch(b"awaited!").next().await.unwrap().map(drop)
                     })
                 }),
             ),
@@ -137,7 +136,7 @@ impl Handles {
             ("fetch_add", scope.spawn(|| self.plain.word(16).fetch_add(1).map(drop))),
             ("get_many", scope.spawn(|| self.plain.get_many(&[0..8, 16..24]).map(drop))),
             ("a put of a row", scope.spawn(|| self.table.row(2).put(&[1; 8]).map(drop))),
-            ("insert", scope.spawn(|| self.map.insert(b"another!", &7).map(drop))),
+            ("insert", scope.spawn(|| self.map.put(b"another!", &7).map(drop))),
             ("get of a key", scope.spawn(|| self.map.get(b"another!").map(drop))),
             (
                 "a batch",
@@ -168,7 +167,7 @@ impl Handles {
     fn change(&self) {
         self.plain.put(0, &[1; 8]).unwrap();
         self.table.row(1).put(&[1; 8]).unwrap();
-        self.map.insert(b"awaited!", &7).unwrap();
+        self.map.put(b"awaited!", &7).unwrap();
         self.client.segment("later").allocate(Spec::new(8)).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use crate::connect::{connect, describe};
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::output::terminal_text::{is_printable_text, write_line};
 use crate::output::value_format::ValueFormat;
-use ddss::{ByteMap, ErrorKind, Mode, Table};
+use ddss::{EntryOptions, ErrorKind, MapEvent, Mode, Spec};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -23,8 +23,8 @@ pub(crate) fn run(command: &MapCommand, json: bool) -> Result<(), CommandError> 
     }
 }
 
-fn open(options: &MapOptions) -> Result<ByteMap, CommandError> {
-    Ok(ByteMap::open(&connect(&options.named.place)?, &options.named.name)?)
+fn open(options: &MapOptions) -> Result<ddss::Map, CommandError> {
+    Ok(connect(&options.named.place)?.map(&options.named.name).open()?)
 }
 
 /// Encodes a key or a value of `length` bytes. Text is filled up with zeroes; other formats have to fit.
@@ -61,18 +61,16 @@ fn no_such_key(options: &MapKeyOptions) -> CommandError {
 
 fn allocate(options: &MapAllocateOptions, json: bool) -> Result<(), CommandError> {
     let MapAllocateOptions { named, keys, key_bytes, value_bytes, mode, home, copies, storage } = options;
-    let (key_bytes, value_bytes) = (*key_bytes as usize, *value_bytes as usize);
-    let spec = ByteMap::spec(*keys, key_bytes, value_bytes)?.mode(Mode(*mode));
+    let spec = Spec::new(*keys).entry_len(*key_bytes as usize, *value_bytes as usize).mode(Mode(*mode));
     let spec = spec.placement(*home).copies(*copies).storage(*storage);
-    let segment = connect(&named.place)?.segment(&named.name).allocate(spec)?;
-    ByteMap::view(Table::new(segment.clone())?, key_bytes, value_bytes)?;
-    describe(&segment, json);
+    let map: ddss::Map = connect(&named.place)?.map(&named.name).allocate(spec)?;
+    describe(map.segment(), json);
     Ok(())
 }
 
 fn get(options: &MapKeyOptions, json: bool) -> Result<(), CommandError> {
     let map = open(&options.map)?;
-    let key = encode(&options.key, options.map.key_kind, map.key_bytes())?;
+    let key = encode(&options.key, options.map.key_kind, map.entry_len().0)?;
     let Some(value) = map.get(&key)? else { return Err(no_such_key(options)) };
     if json {
         let mut answer = Map::new();
@@ -87,20 +85,20 @@ fn get(options: &MapKeyOptions, json: bool) -> Result<(), CommandError> {
 fn put(options: &MapPutOptions, json: bool) -> Result<(), CommandError> {
     let MapPutOptions { entry, value, new, expire_s } = options;
     let map = open(&entry.map)?;
-    let key = encode(&entry.key, entry.map.key_kind, map.key_bytes())?;
-    let value = encode(value, entry.map.kind, map.value_bytes())?;
-    let is_new = match (expire_s.map(Duration::from_secs), *new) {
-        (None, false) => map.insert(&key, &value)?,
-        (None, true) => map.insert_new(&key, &value)?,
-        (Some(time), false) => map.insert_for(&key, &value, time)?,
-        (Some(time), true) => map.insert_new_for(&key, &value, time)?,
-    };
+    let key = encode(&entry.key, entry.map.key_kind, map.entry_len().0)?;
+    let value = encode(value, entry.map.kind, map.entry_len().1)?;
+    let options = if *new { EntryOptions::new().if_absent() } else { EntryOptions::new() };
+    let options = expire_s.map_or(options, |ttl_s| options.ttl(Duration::from_secs(ttl_s)));
+    let written = map.put_with(&key, &value, options);
     let (name, key) = (&entry.map.named.name, &entry.key);
-    if *new && !is_new {
-        return Err(CommandError::Refused(format!(
-            "the key {key} is in {name} already, nothing was written: omit --new to replace its value"
-        )));
-    }
+    let is_new = match written {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(CommandError::Refused(format!(
+                "the key {key} is in {name} already, nothing was written: omit --new to replace its value"
+            )));
+        }
+        written => written?.is_new,
+    };
     if json {
         println!("{}", json!({ "new": is_new }));
     } else {
@@ -111,7 +109,7 @@ fn put(options: &MapPutOptions, json: bool) -> Result<(), CommandError> {
 
 fn remove(options: &MapKeyOptions, json: bool) -> Result<(), CommandError> {
     let map = open(&options.map)?;
-    let key = encode(&options.key, options.map.key_kind, map.key_bytes())?;
+    let key = encode(&options.key, options.map.key_kind, map.entry_len().0)?;
     if !map.remove(&key)? {
         return Err(no_such_key(options));
     }
@@ -136,22 +134,21 @@ fn list(options: &MapListOptions, json: bool) -> Result<(), CommandError> {
     let MapListOptions { map: MapOptions { key_kind, kind, .. }, prefix } = options;
     let map = open(&options.map)?;
     let prefix = key_kind.unwrap_or(ValueFormat::Utf8).encode(prefix.as_deref().unwrap_or_default())?;
-    for bucket in 0..map.buckets() {
-        for (key, value) in map.bucket_entries(bucket)? {
-            if !key.starts_with(&prefix) {
-                continue;
-            }
-            let line = if json {
-                let mut entry = Map::new();
-                insert_json(&mut entry, "key", &key, *key_kind)?;
-                insert_json(&mut entry, "value", &value, *kind)?;
-                Value::Object(entry).to_string()
-            } else {
-                format!("{}\t{}", format(&key, *key_kind)?, format(&value, *kind)?)
-            };
-            if !write_entry(&line)? {
-                return Ok(());
-            }
+    for entry in map.entries() {
+        let (key, value) = entry?;
+        if !key.starts_with(&prefix) {
+            continue;
+        }
+        let line = if json {
+            let mut entry = Map::new();
+            insert_json(&mut entry, "key", &key, *key_kind)?;
+            insert_json(&mut entry, "value", &value, *kind)?;
+            Value::Object(entry).to_string()
+        } else {
+            format!("{}\t{}", format(&key, *key_kind)?, format(&value, *kind)?)
+        };
+        if !write_entry(&line)? {
+            return Ok(());
         }
     }
     Ok(())
@@ -160,30 +157,25 @@ fn list(options: &MapListOptions, json: bool) -> Result<(), CommandError> {
 fn watch(options: &MapWatchOptions, json: bool) -> Result<(), CommandError> {
     let MapWatchOptions { entry: MapKeyOptions { map: MapOptions { key_kind, kind, .. }, key }, count } = options;
     let map = open(&options.entry.map)?;
-    let key = encode(key, *key_kind, map.key_bytes())?;
-    let mut present = map.get(&key)?;
-    let mut left = *count;
-    loop {
-        let line = match &present {
+    let key = encode(key, *key_kind, map.entry_len().0)?;
+    let absent = map.get(&key)?.is_none().then_some(Ok(None));
+    let events = map
+        .watch(&key)
+        .map(|event| Ok::<_, ddss::Error>(if let MapEvent::Put { value, .. } = event? { Some(value) } else { None }));
+    for (shown, present) in (1..).zip(absent.into_iter().chain(events)) {
+        let line = match present? {
             Some(value) if json => {
                 let mut entry = Map::new();
-                insert_json(&mut entry, "value", value, *kind)?;
+                insert_json(&mut entry, "value", &value, *kind)?;
                 Value::Object(entry).to_string()
             }
-            Some(value) => format(value, *kind)?,
+            Some(value) => format(&value, *kind)?,
             None if json => json!({ "absent": true }).to_string(),
             None => "(absent)".to_owned(),
         };
-        left = left.map(|left| left.saturating_sub(1));
-        if !write_entry(&line)? || left == Some(0) {
-            return Ok(());
+        if !write_entry(&line)? || count.is_some_and(|count| count <= shown) {
+            break;
         }
-        present = loop {
-            match map.wait_for_change(&key, present.as_deref()) {
-                // One call waits as long as its deadline.
-                Err(error) if error.kind() == ErrorKind::TimedOut => {}
-                changed => break changed?,
-            }
-        };
     }
+    Ok(())
 }

@@ -45,7 +45,9 @@ mod cursor;
 mod held_lock;
 mod list;
 mod name_watch;
+mod unfold;
 mod version_watch;
+mod watch;
 
 #[path = "../api/mod.rs"]
 mod api;
@@ -56,5 +58,9 @@ pub use crate::async_client::client::Client;
 pub use api::*;
 pub use cursor::{SegmentReader, SegmentWriter};
 pub(crate) use held_lock::HeldLock;
+pub use list::List;
+pub(crate) use list::list_map;
 pub use name_watch::NameWatch;
 pub use version_watch::VersionWatch;
+pub use watch::Watch;
+pub(crate) use watch::watch_map;

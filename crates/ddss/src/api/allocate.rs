@@ -15,8 +15,7 @@ pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Err
 #[twin]
 impl Client {
     pub(crate) async fn allocate_by(&self, time: Deadline, name: &str, spec: Spec) -> Result<Segment, Error> {
-        let wire = spec.wire();
-        wire.check().map_err(Error::argument("allocate", name))?;
+        let wire = spec.wire().map_err(Error::argument("allocate", name))?;
         let Some(owner) = spec.other_owner() else { return self.allocate_own(time, name, &wire).await };
         let made = self.allocate_own(time, name, &wire.mode(0)).await?;
         if let Err(error) = made.set_owner_and_mode(owner, wire.mode).await {

@@ -4,7 +4,7 @@
 //! Each of the two imports the attributes of `ddss-twin` under the same names, and brings the client and what differs: a
 //! lock that is held, watches, lists and cursors. Values, options, plans and errors lie outside, and are compiled once.
 
-use super::{Client, HeldLock, VersionWatch, only_aio, only_blocking, twin};
+use super::{Client, HeldLock, List, VersionWatch, Watch, list_map, only_aio, only_blocking, twin, watch_map};
 
 mod allocate;
 mod array;
@@ -32,8 +32,9 @@ pub use named::{Handle, Named};
 #[cfg(feature = "postcard")]
 pub use postcard_value::PostcardValue;
 pub use segment::Segment;
-pub use tables::map_handle::{ByteMap, SharedMap};
-pub use tables::map_watch::PrefixWatch;
+pub use tables::map_handle::Map;
+pub(crate) use tables::map_scan::MapEntries;
+pub(crate) use tables::map_watch::MapWatch;
 pub use tables::row::Row;
 pub use tables::table::Table;
 pub use tables::typed_table::TypedTable;

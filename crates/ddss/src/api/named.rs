@@ -2,6 +2,8 @@
 
 use super::segment::Segment;
 use super::{Client, twin};
+use crate::deadline::Deadline;
+use crate::encoding::Seal;
 use crate::error::Error;
 use crate::location::shape_of;
 use crate::spec::Spec;
@@ -9,7 +11,8 @@ use ddss_core::Failure;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-/// A handle that [`Client`] opens by its name: [`Segment`](crate::Segment) or [`Table`](crate::Table).
+/// A handle that [`Client`] opens by its name: [`Segment`](crate::Segment), [`Table`](crate::Table) or
+/// [`Map`](crate::Map).
 ///
 /// ```
 /// use ddss::{Error, Handle, Named};
@@ -25,31 +28,32 @@ use std::time::{Duration, Instant};
 /// # assert_ne!(left.id(), right.id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[twin]
+#[allow(async_fn_in_trait, reason = "the trait is sealed, and futures of its types are `Send`")]
 pub trait Handle: Sized {
-    /// Refuses the specification of another kind, before anything is sent.
+    /// Completes the specification, or refuses that of another kind, before anything is sent.
     #[doc(hidden)]
-    fn check(action: &'static str, name: &str, spec: Spec, _: Seal) -> Result<(), Error>;
+    fn spec(action: &'static str, name: &str, spec: Spec, _: Seal) -> Result<Spec, Error>;
 
-    /// Makes the handle of a segment, unless that is of another kind.
+    /// Makes the handle of a segment, unless that is of another kind. A segment that this client has allocated comes with
+    /// its specification.
     #[doc(hidden)]
-    fn of(segment: Segment, _: Seal) -> Result<Self, Error>;
+    async fn of(segment: Segment, spec: Option<Spec>, time: Deadline, _: Seal) -> Result<Self, Error>;
 }
 
-/// An argument that only this crate can name: no other crate has handles of its own.
-#[derive(Debug)]
-pub struct Seal;
-
+#[twin]
 impl Handle for Segment {
-    fn check(_action: &'static str, _name: &str, _spec: Spec, _: Seal) -> Result<(), Error> {
-        Ok(())
+    fn spec(_action: &'static str, _name: &str, spec: Spec, _: Seal) -> Result<Spec, Error> {
+        Ok(spec)
     }
 
-    fn of(segment: Segment, _: Seal) -> Result<Self, Error> {
+    async fn of(segment: Segment, _: Option<Spec>, _: Deadline, _: Seal) -> Result<Self, Error> {
         Ok(segment)
     }
 }
 
-/// The name of a segment or a table, and the client that opens or allocates it: [`Client::segment`], [`Client::table`].
+/// The name of a segment, and the client that opens or allocates it: [`Client::segment`], [`Client::table`],
+/// [`Client::map`].
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
@@ -91,17 +95,17 @@ impl<'c, H> Named<'c, H> {
 #[twin]
 impl<H: Handle> Named<'_, H> {
     /// Opens what has this name, wherever in the cluster its home is. A table refuses a plain segment with
-    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape); a segment opens either.
+    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape), a map other lengths of entries; a segment opens all.
     pub async fn open(self) -> Result<H, Error> {
-        H::of(self.client.open_by(self.client.time(), self.name).await?, Seal)
+        let time = self.client.time().started();
+        H::of(self.client.open_by(time, self.name).await?, None, time, Seal).await
     }
 
-    /// Allocates it. A number is a size in bytes; a table needs a [`Spec`] with a [row length](Spec::row_len). The name must
-    /// be unused in the cluster, as far as this node can reach it.
+    /// Allocates it. A number is a size in bytes, for a map a number of keys; a table needs a [`Spec`] with a
+    /// [row length](Spec::row_len). The name must be unused in the cluster, as far as this node can reach it.
     pub async fn allocate(self, spec: impl Into<Spec>) -> Result<H, Error> {
-        let spec = spec.into();
-        H::check("allocate", self.name, spec, Seal)?;
-        H::of(self.client.allocate_by(self.client.time(), self.name, spec).await?, Seal)
+        let (spec, time) = (H::spec("allocate", self.name, spec.into(), Seal)?, self.client.time().started());
+        H::of(self.client.allocate_by(time, self.name, spec).await?, Some(spec), time, Seal).await
     }
 
     /// Opens it, or allocates it if the name is unused. All attempts share the timeout of one call.
@@ -110,10 +114,9 @@ impl<H: Handle> Named<'_, H> {
     /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape); its other properties stay, whatever the specification says.
     /// If several processes make this call at the same time, one of them allocates the segment and the others open it.
     pub async fn open_or_allocate(self, spec: impl Into<Spec>) -> Result<H, Error> {
-        let (spec, Self { client, name, .. }) = (spec.into(), self);
-        let wire = spec.wire();
-        wire.check().map_err(Error::argument("allocate", name))?;
-        H::check("open or allocate", name, spec, Seal)?;
+        let Self { client, name, .. } = self;
+        let spec = H::spec("open or allocate", name, spec.into(), Seal)?;
+        let wire = spec.wire().map_err(Error::argument("allocate", name))?;
         let time = client.time().started();
         // Ends at the deadline: another process may release the segment after each allocation.
         loop {
@@ -126,13 +129,13 @@ impl<H: Handle> Named<'_, H> {
                         let wanted = shape_of(wire.bytes, wire.row_bytes, wire.model);
                         return Err(Error::wrong_shape("open or allocate", name, location.shape(), wanted));
                     }
-                    return H::of(found, Seal);
+                    return H::of(found, Some(spec), time, Seal).await;
                 }
                 Err(error) => return Err(error),
             }
             match client.allocate_by(time, name, spec).await {
                 Err(error) if error.has_failed_with(Failure::AlreadyExists) => {}
-                ended => return H::of(ended?, Seal),
+                ended => return H::of(ended?, Some(spec), time, Seal).await,
             }
         }
     }
@@ -158,7 +161,7 @@ impl<H: Handle> Named<'_, H> {
         loop {
             match client.open_by(time, name).await {
                 Err(error) if error.has_failed_with(Failure::NotFound) => {}
-                ended => return H::of(ended?, Seal),
+                ended => return H::of(ended?, None, time, Seal).await,
             }
             if Instant::now() + OPEN_INTERVAL >= time.deadline() {
                 return Err(Error::failed("wait for", name.to_owned(), Failure::TimedOut));

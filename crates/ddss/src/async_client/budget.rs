@@ -45,7 +45,7 @@ impl Future for Yield {
 mod tests {
     use super::READS_MAX;
     use crate::testing::TestNode;
-    use crate::{SharedMap, Spec, aio};
+    use crate::{Spec, aio};
     use std::cell::Cell;
 
     /// Steps of the task beside a reader.
@@ -80,16 +80,16 @@ mod tests {
         let node = TestNode::start();
         let client = node.local_read_client();
         let segment = aio::Segment::from(&client.segment("plain").allocate(Spec::new(1 << 20)).unwrap());
-        let map = SharedMap::<u64, u64>::allocate(&client, "map", 100).unwrap();
-        map.insert(&7, &8).unwrap();
+        client.map::<u64, u64>("map").allocate(100).unwrap().put(&7, &8).unwrap();
         let tasks = client.aio().unwrap();
-        let map = crate::testing::block_on(aio::SharedMap::<u64, u64>::open(&tasks, "map")).unwrap();
+        let map = crate::testing::block_on(tasks.map::<u64, u64>("map").open()).unwrap();
         assert!(segment.location().can_read_locally());
         let small = reads_beside_a_task(async || drop(segment.get(0..8).await.unwrap()));
         assert!(small <= STEPS * READS_MAX, "{small} reads");
         let large = reads_beside_a_task(async || drop(segment.get(..).await.unwrap()));
         assert!(large <= STEPS, "{large} reads of a mebibyte");
-        let keys = reads_beside_a_task(async || assert_eq!(map.get(&7).await.unwrap(), Some(8)));
+        let keys =
+            reads_beside_a_task(async || assert!(map.get(&7).await.unwrap().is_some_and(|entry| entry.value == 8)));
         assert!(keys <= STEPS * READS_MAX, "{keys} reads of a key");
         let batches = reads_beside_a_task(async || {
             let mut batch = tasks.batch();
@@ -97,7 +97,7 @@ mod tests {
             assert!(batch.run().await.unwrap().into_iter().all(|reply| reply.is_ok()));
         });
         assert!(batches <= STEPS * READS_MAX / 2, "{batches} batches of two reads");
-        let counts = reads_beside_a_task(async || assert_eq!(map.count().await.unwrap(), 1));
+        let counts = reads_beside_a_task(async || assert_eq!(map.len().await.unwrap(), 1));
         assert!(counts <= STEPS * READS_MAX, "{counts} counts of the map");
     }
 }

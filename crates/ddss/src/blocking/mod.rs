@@ -5,6 +5,7 @@ mod held_lock;
 mod list;
 mod name_watch;
 mod version_watch;
+mod watch;
 
 #[path = "../api/mod.rs"]
 mod api;
@@ -15,6 +16,9 @@ use ddss_twin::{keep as only_blocking, skip as only_aio, strip as twin};
 pub use api::*;
 pub use cursor::{SegmentReader, SegmentWriter};
 pub(crate) use held_lock::HeldLock;
-pub use list::SegmentList;
+pub(crate) use list::list_map;
+pub use list::{List, SegmentList};
 pub use name_watch::NameWatch;
 pub use version_watch::VersionWatch;
+pub use watch::Watch;
+pub(crate) use watch::watch_map;

@@ -78,6 +78,22 @@ pub(crate) enum Reason {
         /// The version of the segment, or of the row.
         found: Version,
     },
+    /// The key that a call puts if it is absent is present. The call did nothing.
+    #[error("cannot {action} {target}: the key is present, and was to be put if it is absent: get its entry")]
+    KeyExists {
+        /// The attempted action.
+        action: &'static str,
+        /// The target of the action.
+        target: String,
+    },
+    /// The key whose entry was to have a version is absent. The call did nothing.
+    #[error("cannot {action} {target}: the key is absent, and was to have the version that the call named")]
+    KeyAbsent {
+        /// The attempted action.
+        action: &'static str,
+        /// The target of the action.
+        target: String,
+    },
     /// An argument is out of its range. No request was sent.
     #[error("cannot {action} {target}: {refused}")]
     BadArgument {
@@ -191,7 +207,8 @@ impl Reason {
             | Reason::LimitReached { failure, .. }
             | Reason::OverQuota { failure, .. } => Some(*failure),
             Reason::OutOfRange { .. } => Some(Failure::OutOfRange),
-            Reason::OtherVersion { .. } => Some(Failure::VersionMismatch),
+            Reason::KeyExists { .. } => Some(Failure::AlreadyExists),
+            Reason::OtherVersion { .. } | Reason::KeyAbsent { .. } => Some(Failure::VersionMismatch),
             Reason::ReplicaFull { .. } => Some(Failure::NoSpace),
             Reason::BadArgument { refused, .. } | Reason::WrongShape { refused, .. } => Some(refused.failure),
             _ => None,

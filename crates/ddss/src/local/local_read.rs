@@ -256,6 +256,12 @@ pub(crate) struct LocalRow<'a> {
 }
 
 impl LocalRow<'_> {
+    /// Returns the version of the row.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> Version {
+        Version(self.state >> 1)
+    }
+
     /// Returns an aligned word of the row; `None` outside of it.
     #[inline(always)]
     pub(crate) fn word(&self, at: usize) -> Option<u64> {

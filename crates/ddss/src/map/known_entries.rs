@@ -2,26 +2,37 @@
 
 use crate::map::scan::Scan;
 use ddss_core::Version;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Change of one key of a map.
 ///
 /// ```
-/// use ddss::{MapEvent, SharedMap};
+/// use ddss::{Map, MapEvent};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let stock: SharedMap<[u8; 4], u64> = SharedMap::allocate(&client, "stock", 100)?;
-/// let mut watch = stock.watch_prefix(b"nut");
-/// stock.insert(b"nut7", &12)?;
-/// assert_eq!(watch.next_event()?, MapEvent { key: *b"nut7", value: Some(12) });
+/// let stock: Map<[u8; 4], u64> = client.map("stock").allocate(100)?;
+/// let mut watch = stock.watch(b"nut");
+/// stock.put(b"nut7", &12)?;
+/// assert_eq!(watch.next().transpose()?, Some(MapEvent::Put { key: *b"nut7", value: 12 }));
+/// stock.remove(b"nut7")?;
+/// assert_eq!(watch.next().transpose()?, Some(MapEvent::Removed { key: *b"nut7" }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MapEvent<K, V> {
-    /// The key.
-    pub key: K,
-    /// Its present value; `None` if the key was removed.
-    pub value: Option<V>,
+#[non_exhaustive]
+pub enum MapEvent<K, V> {
+    /// The key has this value.
+    Put {
+        /// The key.
+        key: K,
+        /// Its present value.
+        value: V,
+    },
+    /// The key was removed, or has expired.
+    Removed {
+        /// The key.
+        key: K,
+    },
 }
 
 /// Pass over the whole map, at the beginning and after missed changes.
@@ -41,7 +52,7 @@ pub(crate) type Event = (Vec<u8>, Option<Vec<u8>>);
 pub(crate) type Entry = (Vec<u8>, u64);
 
 /// Entries by key.
-pub(crate) type Entries = HashMap<Vec<u8>, Entry>;
+pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
 
 /// Entries with the prefix that the watcher has seen.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! Search for a key in a map's bucket that this process has mapped. No copy of the bucket is made: a get reads the words of
 //! its slots, the key of the slot with the right tag, and the value.
 
+use crate::encoding::{Encoding, Seal};
 use crate::local::local_read::LocalRow;
-use crate::map::entry::now_ms;
+use crate::map::entry::{Entry, now_ms};
 use ddss_core::{BucketLayout, BucketLink, SlotWord};
-use zerocopy::{FromBytes, IntoBytes};
 
 /// Bucket in this node's memory. The daemon may change it at any time, so no answer counts before the row was
 /// [whole](LocalRow::is_whole).
@@ -14,9 +14,9 @@ pub(crate) struct LocalBucket<'a> {
 }
 
 impl LocalBucket<'_> {
-    /// Returns the value of a key, or that the key is absent; `None` if the entry may lie in another bucket.
+    /// Returns the entry of a key, or that the key is absent; `None` if the entry may lie in another bucket.
     #[inline]
-    pub(crate) fn value_of<V: FromBytes + IntoBytes>(&self, tag: u64, key: &[u8]) -> Option<Option<V>> {
+    pub(crate) fn entry_of<V: Encoding + ?Sized>(&self, tag: u64, key: &[u8]) -> Option<Option<Entry<V::Output>>> {
         for slot in 0..self.layout.slots {
             let at = self.layout.head_at(slot);
             let Some(word) = SlotWord::of(self.row.word(at)?) else { continue };
@@ -26,9 +26,9 @@ impl LocalBucket<'_> {
             if word.expiry_ms() > 0 && word.is_expired(now_ms()) {
                 return Some(None);
             }
-            let mut value = V::new_zeroed();
-            self.row.read(self.layout.value_at(slot), value.as_mut_bytes())?;
-            return Some(Some(value));
+            let read = |into: &mut [u8]| self.row.read(self.layout.value_at(slot), into);
+            let value = V::read(self.layout.value_bytes, read, Seal)?;
+            return Some(Some(Entry { value, version: self.row.version(), expiry_ms: word.expiry_ms() }));
         }
         if self.is_linked(tag)? { None } else { Some(None) }
     }

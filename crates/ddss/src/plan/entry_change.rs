@@ -1,9 +1,14 @@
 //! Plan of a change of a map's entry.
 
 use crate::location::SegmentLocation;
-use crate::plan::{Decoder, Outgoing, PlannedCall};
+use crate::plan::{CallPlan, Outgoing};
 use crate::value::first_word;
-use ddss_core::{ArenaRange, EntryChange, EntryState, Operation, Payload, PutConditions};
+use ddss_core::{ArenaRange, Completion, EntryChange, EntryState, Operation, Payload, PutConditions, Version};
+
+/// Returns the state of the key before its change, and the version of its bucket after it.
+pub(crate) fn entry_changed(completion: &Completion) -> (EntryState, Version) {
+    (EntryState::of_word(first_word(completion)), completion.version)
+}
 
 impl SegmentLocation {
     /// Plans the change of an entry in the bucket at `offset`. The pieces are the slot's word, the key and the value.
@@ -13,10 +18,9 @@ impl SegmentLocation {
         offset: u64,
         change: EntryChange,
         pieces: &'a [&'a [u8]],
-    ) -> PlannedCall<'a, impl Decoder<EntryState>> {
+    ) -> CallPlan<'a> {
         let conditions = PutConditions { entry: Some(change), ..self.put_conditions(None) };
         let (segment, from) = (self.id, Payload::Arena(ArenaRange::NOWHERE));
-        let plan = self.plan(action, Operation::Put { segment, offset, from, conditions });
-        plan.sends(Outgoing::Pieces(pieces)).returns(|completion, _| EntryState::of_word(first_word(completion)))
+        self.plan(action, Operation::Put { segment, offset, from, conditions }).sends(Outgoing::Pieces(pieces))
     }
 }

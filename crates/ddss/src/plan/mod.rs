@@ -3,7 +3,7 @@
 
 pub(crate) mod batch_call;
 mod call_plan;
-mod entry_change;
+pub(crate) mod entry_change;
 pub(crate) mod listing;
 #[cfg(feature = "postcard")]
 pub(crate) mod postcard_format;

@@ -2,12 +2,12 @@
 
 use crate::log::{End, Kind, Log, Record, now_ns};
 use crate::worker::{BYTES, COUNTERS, PATIENCE, VALUES, mark, name, patiently, whole};
-use ddss::{Client, Error, SharedMap, Spec};
+use ddss::{Client, Error, Spec};
 use ddss_ipc::MemoryError;
 use ddss_testkit::Random;
 use std::time::Instant;
 
-pub(crate) type Map = SharedMap<u64, [u8; BYTES]>;
+pub(crate) type Map = ddss::Map<u64, [u8; BYTES]>;
 
 /// Number of maps. Their places are behind all others.
 pub(crate) const MAPS: usize = 3;
@@ -21,17 +21,17 @@ pub(crate) const ABSENT: u64 = 0;
 
 /// Returns the specification of a map.
 pub(crate) fn spec() -> Spec {
-    Map::spec(KEYS_OF_WORKER * WORKERS_MAX)
+    Spec::new(KEYS_OF_WORKER * WORKERS_MAX).entry_len(size_of::<u64>(), BYTES)
 }
 
 pub(crate) fn open_maps(client: &Client) -> Result<Vec<Map>, Error> {
     let until = Instant::now() + PATIENCE;
-    (FIRST_MAP..FIRST_MAP + MAPS).map(|index| patiently(until, || Map::open(client, &name(index)))).collect()
+    (FIRST_MAP..FIRST_MAP + MAPS).map(|index| patiently(until, || client.map(&name(index)).open())).collect()
 }
 
 /// Returns the value of a key, as a mark.
 pub(crate) fn find(map: &Map, key: u64) -> Result<u64, Error> {
-    Ok(map.get(&key)?.map_or(ABSENT, |bytes| whole(&bytes)))
+    Ok(map.get(&key)?.map_or(ABSENT, |entry| whole(&entry.value)))
 }
 
 /// Maps of one worker, and the number of its last insert.
@@ -68,7 +68,7 @@ impl MapWorker {
             Kind::Insert => {
                 let mut bytes = [0; BYTES];
                 bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
-                map.insert(&key, &bytes).map(|_| value)
+                map.put(&key, &bytes).map(|_| value)
             }
             Kind::Remove => map.remove(&key).map(|_| value),
             _ => find(map, key),

@@ -1,13 +1,13 @@
 //! Watches of keys of a map with two copies.
 
 use super::{PATIENCE, in_sync, until, until_alive};
-use ddss::{Client, ConnectOptions, Error, ErrorKind, MapEvent, SharedMap};
+use ddss::{Client, ConnectOptions, MapEvent, Spec, Watch};
 use ddss_testkit::{Daemon, DaemonOptions};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-type Map = SharedMap<[u8; 8], u64>;
+type Map = ddss::Map<[u8; 8], u64>;
 
 const KEYS: u64 = 20;
 /// Key whose values end a part of the test. It has the prefix of all others.
@@ -26,56 +26,58 @@ fn open(daemon: &Daemon) -> Map {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(3))).unwrap();
     let mut found = None;
     until("open", || {
-        found = Some(Map::open(&client, "watched").map_err(|error| error.to_string())?);
+        found = Some(client.map("watched").open().map_err(|error| error.to_string())?);
         Ok(())
     });
     found.unwrap()
 }
 
-/// Repeats a wait until it succeeds: waits during a failover end with an error, and a quiet one at its deadline.
-fn wait<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
+/// Waits for an event; `None` if none comes for a while. Waits during a failover end with an error.
+fn next(watch: &mut Watch<MapEvent<[u8; 8], u64>>) -> Option<MapEvent<[u8; 8], u64>> {
     let end = Instant::now() + PATIENCE;
     loop {
-        match call() {
+        match watch.next_within(Duration::from_secs(3)) {
             Ok(event) => return event,
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// Follows all keys until the last mark and the end of changes; reports each mark, and returns the last known values.
 fn follow_prefix(map: &Map, marks: &Sender<u64>, last: u64) -> HashMap<[u8; 8], u64> {
-    let (mut watch, mut newest, mut present) = (map.watch_prefix(PREFIX), HashMap::new(), HashMap::new());
+    let (mut watch, mut newest, mut present) = (map.watch(PREFIX), HashMap::new(), HashMap::new());
+    let mut begin = Instant::now();
     loop {
-        let MapEvent { key: changed, value } = match watch.next_event() {
+        match next(&mut watch) {
             // A watcher that was away reads bucket by bucket, so the last mark may come before older changes.
-            Err(error) if error.kind() == ErrorKind::TimedOut && present.get(&key(MARK)) == Some(&last) => break,
-            Err(_) => wait(|| watch.next_event()),
-            Ok(event) => event,
-        };
-        let Some(value) = value else {
-            assert!(present.remove(&changed).is_some(), "{changed:?} was removed before it came");
-            continue;
-        };
-        let before = newest.insert(changed, value);
-        assert!(before.is_none_or(|before| before < value), "{changed:?} became {value} after {before:?}");
-        present.insert(changed, value);
-        if changed == key(MARK) {
-            marks.send(value).unwrap();
+            None if present.get(&key(MARK)) == Some(&last) => return present,
+            None => assert!(begin.elapsed() < PATIENCE, "no event comes"),
+            Some(MapEvent::Put { key: changed, value }) => {
+                begin = Instant::now();
+                let before = newest.insert(changed, value);
+                assert!(before.is_none_or(|before| before < value), "{changed:?} became {value} after {before:?}");
+                present.insert(changed, value);
+                if changed == key(MARK) {
+                    marks.send(value).unwrap();
+                }
+            }
+            Some(MapEvent::Removed { key: changed }) => {
+                assert!(present.remove(&changed).is_some(), "{changed:?} was removed before it came");
+            }
+            Some(event) => panic!("{event:?}"),
         }
     }
-    present
 }
 
-/// Follows one key until the last mark; a removed key is waited for.
+/// Follows one key until the last mark.
 fn follow_key(map: &Map, number: u64, marks: &Sender<u64>, last: u64) {
-    let mut seen = None;
-    while seen != Some(last) {
-        let value = wait(|| map.wait_for_change(&key(number), seen.as_ref()));
-        assert!(value >= seen, "{value:?} came after {seen:?}");
-        seen = value;
-        if let Some(value) = value {
+    let (mut watch, mut seen, begin) = (map.watch(&key(number)), 0, Instant::now());
+    while seen != last {
+        assert!(begin.elapsed() < 4 * PATIENCE, "the last mark does not come");
+        if let Some(event) = next(&mut watch) {
+            let MapEvent::Put { value, .. } = event else { panic!("{event:?}") };
+            assert!(value > seen, "{value:?} came after {seen:?}");
+            seen = value;
             marks.send(value).unwrap();
         }
     }
@@ -101,7 +103,7 @@ fn watchers_of_keys_live_through_the_death_of_their_home() {
     }
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     let first = Client::connect_with(ConnectOptions::new().directory(daemons[0].folder())).unwrap();
-    first.segment("watched").allocate(Map::spec(4 * KEYS).copies(2)).unwrap();
+    first.map::<[u8; 8], u64>("watched").allocate(Spec::new(4 * KEYS).copies(2)).unwrap();
     drop(first);
     assert_eq!(in_sync(&daemons[0], "watched").0, 1);
     const LAST: u64 = 1_000_000;
@@ -123,10 +125,10 @@ fn watchers_of_keys_live_through_the_death_of_their_home() {
         // A repetition after an unknown outcome is the same change.
         until("change", || {
             let ended = match value {
-                Some(value) => map.insert(&key(number), &value),
-                None => map.remove(&key(number)),
+                Some(value) => map.put(&key(number), &value).map(drop),
+                None => map.remove(&key(number)).map(drop),
             };
-            ended.map(drop).map_err(|error| error.to_string())
+            ended.map_err(|error| error.to_string())
         });
         match value {
             Some(value) => drop(expected.insert(key(number), value)),

@@ -1,7 +1,7 @@
 //! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ConnectOptions, ErrorKind, SharedMap, Storage, Table, aio};
+use ddss::{Client, ConnectOptions, Encoding, EntryOptions, ErrorKind, MapEvent, Spec, Storage, Table};
 use ddss_core::BucketLayout;
 use ddss_core::status::{Counter, Kind};
 use ddss_ipc::read_status;
@@ -14,26 +14,41 @@ const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 /// Number of keys of `map-churn` of the scripted client.
 const KEYS: u64 = 100;
 
-type Map = SharedMap<u64, [u64; 64]>;
+type Map = ddss::Map<u64, [u64; 64]>;
 
 fn client(daemon: &Daemon) -> Client {
-    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).expect("the daemon serves")
+    client_within(daemon, PATIENCE)
+}
+
+fn client_within(daemon: &Daemon, timeout: Duration) -> Client {
+    Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(timeout)).expect("the daemon serves")
+}
+
+fn value<V: Encoding>(map: &ddss::Map<u64, V>, key: &u64) -> Option<V::Output> {
+    map.get(key).unwrap().map(|entry| entry.value)
+}
+
+/// Puts a value if the key is new, and returns true then.
+fn put_new(map: &Map, key: &u64, value: &[u64; 64]) -> bool {
+    match map.put_with(key, value, EntryOptions::new().if_absent()) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        written => written.unwrap().is_new,
+    }
 }
 
 /// Checks that each key occurs once with a complete value of its own; returns the number of keys.
 fn check(map: &Map) -> u64 {
     let mut found: Vec<u64> = Vec::new();
-    for bucket in 0..map.buckets() {
-        for (key, value) in map.bucket_entries(bucket).unwrap() {
-            assert!(value.iter().all(|word| word == &value[0]) && value[0] % KEYS == key, "a mix of values");
-            assert_eq!(map.get(&key).unwrap(), Some(value));
-            found.push(key);
-        }
+    for entry in map.entries() {
+        let (key, content) = entry.unwrap();
+        assert!(content.iter().all(|word| word == &content[0]) && content[0] % KEYS == key, "a mix of values");
+        assert_eq!(value(map, &key), Some(content));
+        found.push(key);
     }
     found.sort_unstable();
     let keys = found.len();
     found.dedup();
-    assert_eq!((found.len(), keys as u64), (keys, map.count().unwrap()), "a key is there twice");
+    assert_eq!((found.len(), keys as u64), (keys, map.len().unwrap()), "a key is there twice");
     keys as u64
 }
 
@@ -41,21 +56,21 @@ fn check(map: &Map) -> u64 {
 #[test]
 fn keys_of_a_map_are_read_and_changed_on_both_nodes() {
     let [home, other] = Daemon::pair().unwrap();
-    let here = Map::allocate(&client(&home), "map", KEYS).unwrap();
+    let here = client(&home).map::<u64, [u64; 64]>("map").allocate(KEYS).unwrap();
     let there_client = client(&other);
-    let there = retry(|| Map::open(&there_client, "map"));
+    let there = retry(|| there_client.map::<u64, [u64; 64]>("map").open());
     for key in 0..KEYS {
         let (writer, reader) = if key % 2 == 0 { (&here, &there) } else { (&there, &here) };
-        assert!(writer.insert_new(&key, &[key; 64]).unwrap());
-        assert!(!reader.insert_new(&key, &[0; 64]).unwrap());
-        assert_eq!(reader.get(&key).unwrap(), Some([key; 64]));
+        assert!(put_new(writer, &key, &[key; 64]));
+        assert!(!put_new(reader, &key, &[0; 64]));
+        assert_eq!(value(reader, &key), Some([key; 64]));
     }
     assert_eq!((check(&here), check(&there)), (KEYS, KEYS));
     for key in (0..KEYS).step_by(3) {
         assert!(there.remove(&key).unwrap() && !here.remove(&key).unwrap());
     }
     assert_eq!((check(&here), check(&there)), (66, 66));
-    there.release().unwrap();
+    there.segment().release().unwrap();
 }
 
 /// Puts and gets of clients that a node has completed.
@@ -69,14 +84,14 @@ fn requests(daemon: &Daemon) -> (u64, u64) {
 #[test]
 fn insert_and_removal_are_one_request_each() {
     let [home, other] = Daemon::pair().unwrap();
-    let here = Map::allocate(&client(&home), "map", KEYS).unwrap();
+    let here = client(&home).map::<u64, [u64; 64]>("map").allocate(KEYS).unwrap();
     let there_client = client(&other);
-    let there = retry(|| Map::open(&there_client, "map"));
+    let there = retry(|| there_client.map::<u64, [u64; 64]>("map").open());
     for (daemon, map) in [(&home, &here), (&other, &there)] {
         let before = requests(daemon);
         for key in 0..10 {
-            assert!(map.insert(&key, &[1; 64]).unwrap() && !map.insert_new(&key, &[2; 64]).unwrap());
-            assert!(!map.insert_for(&key, &[3; 64], PATIENCE).unwrap());
+            assert!(map.put(&key, &[1; 64]).unwrap().is_new && !put_new(map, &key, &[2; 64]));
+            assert!(!map.put_with(&key, &[3; 64], EntryOptions::new().ttl(PATIENCE)).unwrap().is_new);
             assert!(map.remove(&key).unwrap() && !map.remove(&key).unwrap());
         }
         // The daemon counts a request after its answer.
@@ -94,12 +109,12 @@ fn insert_and_removal_are_one_request_each() {
 fn many_keys_from_another_node_are_one_request_and_one_read_each() {
     const MANY: u64 = 2000;
     let [home, other] = Daemon::pair().unwrap();
-    let here: SharedMap<u64, u64> = SharedMap::allocate(&client(&home), "many", MANY).unwrap();
+    let here = client(&home).map::<u64, u64>("many").allocate(MANY).unwrap();
     for key in 0..MANY {
-        here.insert(&key, &(key * 3)).unwrap();
+        here.put(&key, &(key * 3)).unwrap();
     }
     let there_client = client(&other);
-    let there: SharedMap<u64, u64> = retry(|| SharedMap::open(&there_client, "many"));
+    let there = retry(|| there_client.map::<u64, u64>("many").open());
     there.get(&0).unwrap();
     let counted = || {
         let status = read_status(other.folder()).unwrap();
@@ -109,7 +124,8 @@ fn many_keys_from_another_node_are_one_request_and_one_read_each() {
     // Absent keys are asked for, too.
     for first in (0..MANY + 256).step_by(128) {
         let keys: Vec<u64> = (first..first + 128).collect();
-        let values = there.get_many(&keys).unwrap();
+        let found = there.get_many(&keys.iter().collect::<Vec<_>>()).unwrap();
+        let values = found.into_iter().map(|entry| entry.map(|entry| entry.value));
         let wanted = |key: u64| (key < MANY).then_some(key * 3);
         assert!(keys.iter().zip(values).all(|(key, value)| value == wanted(*key)), "keys from {first}");
         batches += 1;
@@ -125,16 +141,16 @@ fn many_keys_from_another_node_are_one_request_and_one_read_each() {
     assert!(many <= 2 * batches, "{many} requests for {batches} batches: a second one for keys behind links");
     assert!(gets <= many + 8, "{gets} gets, {many} of them of many rows");
     assert!(many >= batches && reads <= most, "{reads} reads for {batches} batches of 128 keys");
-    assert_eq!(there.count().unwrap(), MANY);
+    assert_eq!(there.len().unwrap(), MANY);
 }
 
 // If this failed, the death of one application would leave half of an entry, or a key twice, to all others.
 #[test]
 fn map_stays_whole_when_its_clients_are_killed() {
     let [home, other] = Daemon::pair().unwrap();
-    let map = Map::allocate(&client(&home), "churn", KEYS).unwrap();
+    let map = client(&home).map::<u64, [u64; 64]>("churn").allocate(KEYS).unwrap();
     let far_client = client(&other);
-    let far = retry(|| Map::open(&far_client, "churn"));
+    let far = retry(|| far_client.map::<u64, [u64; 64]>("churn").open());
     let mut keys = 0;
     for round in 0..6u64 {
         let mut writers: Vec<ScriptedClient> = [&home, &other, &home]
@@ -149,14 +165,13 @@ fn map_stays_whole_when_its_clients_are_killed() {
             writer.kill().unwrap();
         }
         keys += check(&map);
-        assert!(map.insert(&round, &[round; 64]).is_ok() && far.get(&round).unwrap() == Some([round; 64]));
+        assert!(map.put(&round, &[round; 64]).is_ok() && value(&far, &round) == Some([round; 64]));
     }
     assert!(keys > 0, "no client changed the map");
     // Unlinked entries do not take space forever.
-    map.remove_expired(0, u64::MAX).unwrap();
-    assert_eq!((map.remove_expired(0, u64::MAX).unwrap(), check(&map)), (0, far.count().unwrap()));
+    assert_eq!(check(&map), far.len().unwrap());
     for key in 0..KEYS {
-        far.insert(&key, &[key; 64]).unwrap();
+        far.put(&key, &[key; 64]).unwrap();
     }
     assert_eq!(check(&map), KEYS);
 }
@@ -166,18 +181,15 @@ fn map_stays_whole_when_its_clients_are_killed() {
 fn acknowledged_inserts_survive_the_death_of_the_daemon() {
     for storage in [Storage::Memory, Storage::File] {
         let mut daemon = Daemon::start(1).unwrap();
-        let table = client(&daemon).table("map").allocate(Map::spec(5_000).storage(storage)).unwrap();
-        let map = Map::view(table).unwrap();
+        let map: Map = client(&daemon).map("map").allocate(Spec::new(5_000).storage(storage)).unwrap();
         let mut next = 0u64;
         for round in 0..4 {
-            let soon =
-                Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
-                    .unwrap();
-            let (writer, first) = (Map::open(&soon, "map").unwrap(), next);
+            let soon = client_within(&daemon, Duration::from_secs(1));
+            let (writer, first) = (soon.map::<u64, [u64; 64]>("map").open().unwrap(), next);
             let inserts = std::thread::spawn(move || {
                 let mut key = first;
                 // The last insert waits a second for the dead daemon. It may or may not have taken effect.
-                while key < 5_000 && writer.insert(&key, &[key; 64]).is_ok() {
+                while key < 5_000 && writer.put(&key, &[key; 64]).is_ok() {
                     key += 1;
                 }
                 key
@@ -187,9 +199,9 @@ fn acknowledged_inserts_survive_the_death_of_the_daemon() {
             next = inserts.join().unwrap();
             daemon.restart().unwrap();
             for key in 0..next {
-                assert_eq!(map.get(&key).unwrap(), Some([key; 64]), "{storage:?}: an acknowledged insert was lost");
+                assert_eq!(value(&map, &key), Some([key; 64]), "{storage:?}: an acknowledged insert was lost");
             }
-            let count = map.count().unwrap();
+            let count = map.len().unwrap();
             assert!([next, next + 1].contains(&count), "{storage:?}: {count} keys after {next} inserts");
         }
         assert!(next > 0, "nothing was inserted");
@@ -200,28 +212,28 @@ fn acknowledged_inserts_survive_the_death_of_the_daemon() {
 #[test]
 fn map_without_description_is_completed_by_the_next_client() {
     let daemon = Daemon::start(1).unwrap();
-    client(&daemon).table("map").allocate(Map::spec(50)).unwrap();
-    let map = Map::open(&client(&daemon), "map").unwrap();
-    assert!(map.insert(&1, &[1; 64]).unwrap());
-    assert_eq!(Map::open(&client(&daemon), "map").unwrap().get(&1).unwrap(), Some([1; 64]));
+    client(&daemon).segment("map").allocate(Spec::new(50).entry_len(8, 512)).unwrap();
+    let map = client(&daemon).map::<u64, [u64; 64]>("map").open().unwrap();
+    assert!(map.put(&1, &[1; 64]).unwrap().is_new);
+    assert_eq!(value(&client(&daemon).map::<u64, [u64; 64]>("map").open().unwrap(), &1), Some([1; 64]));
 }
 
 // If this failed, a watcher on another node would poll, miss a change, or end with the daemon of the home.
 #[test]
 fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
     let [mut home, other] = Daemon::pair().unwrap();
-    let here = Map::allocate(&client(&home), "map", KEYS).unwrap();
+    let here = client(&home).map::<u64, [u64; 64]>("map").allocate(KEYS).unwrap();
     let there_client = client(&other);
-    let there = retry(|| Map::open(&there_client, "map"));
+    let there = retry(|| there_client.map::<u64, [u64; 64]>("map").open());
     // Keys whose first byte is 3; the others are not reported.
     let key_of = |number: u64| number << 8 | 3;
-    let mut watch = there.watch_prefix(&[3]);
+    let mut watch = there.watch(&[3]);
     let before = requests(&other);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for number in 0..40 {
-                assert!(here.insert(&key_of(number), &[number; 64]).unwrap());
-                assert!(here.insert(&(number << 8 | 4), &[number; 64]).unwrap());
+                assert!(here.put(&key_of(number), &[number; 64]).unwrap().is_new);
+                assert!(here.put(&(number << 8 | 4), &[number; 64]).unwrap().is_new);
             }
             for number in 0..20 {
                 assert!(here.remove(&key_of(number)).unwrap());
@@ -230,34 +242,38 @@ fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
         // Changes that follow each other quickly may be merged.
         let (mut seen, last) = (BTreeMap::new(), (20..40).map(|number| (key_of(number), [number; 64])).collect());
         while seen != last {
-            let event = watch.next_event().unwrap();
-            assert_eq!(event.key & 0xff, 3);
-            match event.value {
-                Some(value) => drop(seen.insert(event.key, value)),
-                None => assert!(seen.remove(&event.key).is_some(), "a key that was never there is removed"),
+            match watch.next().unwrap().unwrap() {
+                MapEvent::Put { key, value } => {
+                    assert_eq!(key & 0xff, 3);
+                    seen.insert(key, value);
+                }
+                MapEvent::Removed { key } => {
+                    assert!(seen.remove(&key).is_some(), "a key that was never there is removed");
+                }
+                event => panic!("{event:?}"),
             }
         }
         writer.join().unwrap();
     });
     // An idle watcher sends no gets.
     let gets = requests(&other).1;
-    let idle = there.table().segment().with_timeout(Duration::from_millis(300));
-    let quiet = Map::view(Table::new(idle).unwrap()).unwrap();
-    let mut quiet = quiet.watch_prefix(&[9]);
-    assert!(quiet.next_event().unwrap_err().kind() == ErrorKind::TimedOut);
+    let mut quiet = there.watch(&[9]);
+    assert_eq!(quiet.next_within(Duration::from_millis(300)).unwrap(), None);
     let asked = requests(&other).1 - gets;
-    assert!(quiet.next_event().unwrap_err().kind() == ErrorKind::TimedOut);
+    assert_eq!(quiet.next_within(Duration::from_millis(300)).unwrap(), None);
     // The daemon counts a request after its answer.
     assert!(requests(&other).1 - gets <= asked + 1 && gets >= before.1, "{asked} gets while nothing changes");
     // The next daemon does not know the earlier changes, so the watcher reads the map again.
     home.kill().unwrap();
     home.restart().unwrap();
-    retry(|| here.insert(&key_of(5), &[77; 64]));
+    retry(|| here.put(&key_of(5), &[77; 64]));
     let end = Instant::now() + PATIENCE;
     loop {
-        match watch.next_event() {
-            Ok(event) if event.value == Some([77; 64]) => break,
-            Ok(event) => panic!("{:?} has not changed", event.key),
+        match watch.next().unwrap() {
+            Ok(event) => {
+                assert_eq!(event, MapEvent::Put { key: key_of(5), value: [77; 64] }, "it has not changed");
+                break;
+            }
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
     }
@@ -267,13 +283,12 @@ fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
 #[test]
 fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     const KEYS: u64 = 10_000;
-    type Small = SharedMap<u64, u64>;
     let [home, other] = Daemon::pair().unwrap();
-    let here = Small::allocate(&client(&home), "large", KEYS).unwrap();
+    let here = client(&home).map::<u64, u64>("large").allocate(KEYS).unwrap();
     let there_client = client(&other);
-    let there = retry(|| Small::open(&there_client, "large"));
+    let there = retry(|| there_client.map::<u64, u64>("large").open());
     for key in 0..KEYS {
-        here.insert_for(&key, &key, PATIENCE * 60).unwrap();
+        here.put_with(&key, &key, EntryOptions::new().ttl(PATIENCE * 60)).unwrap();
     }
     let counted = |call: &dyn Fn()| {
         let before = settled_requests(&other);
@@ -282,52 +297,38 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
         (after.0 - before.0, after.1 - before.1)
     };
     // A call reads buckets on both sides of a part, since their entries may belong to it.
-    let around = 2 * BucketLayout::link_offsets(there.buckets()).into_iter().max().unwrap();
-    let most = there.buckets() + around;
-    let (puts, gets) = counted(&|| assert_eq!(there.count().unwrap(), KEYS));
-    assert!(puts == 0 && gets <= most, "{gets} gets to count {} buckets", there.buckets());
-    let asked = all_requests(&other);
-    assert_eq!(there.remove_expired(0, u64::MAX).unwrap(), 0);
-    assert_eq!(all_requests(&other) - asked, 1, "the home looks through all buckets");
-    assert_eq!(here.count().unwrap(), KEYS);
+    let buckets = Table::new(there.segment().clone()).unwrap().len() - 1;
+    let around = 2 * BucketLayout::link_offsets(buckets).into_iter().max().unwrap();
+    let most = buckets + around;
+    let (puts, gets) = counted(&|| assert_eq!(there.len().unwrap(), KEYS));
+    assert!(puts == 0 && gets <= most, "{gets} gets to count {buckets} buckets");
+    let (puts, gets) = counted(&|| assert_eq!(there.entries().count() as u64, KEYS));
+    assert!(puts == 0 && gets <= most, "{gets} gets to list {buckets} buckets");
+    assert_eq!(here.len().unwrap(), KEYS);
     // A call continues where the previous one ended.
-    let mut watch = view_with_timeout(&there, Duration::from_millis(100)).watch_prefix(&[]);
+    let mut watch = there.watch(&[]);
     let ((_, gets), mut timeouts) = (settled_requests(&other), 0);
     for _ in 0..KEYS {
-        while let Err(error) = watch.next_event() {
-            assert!(error.kind() == ErrorKind::TimedOut && timeouts < 1000, "{error}, the time {timeouts}");
+        while watch.next_within(Duration::from_millis(100)).unwrap().is_none() {
+            assert!(timeouts < 1000, "an event is missing");
             timeouts += 1;
         }
     }
     let gets = settled_requests(&other).1 - gets;
     assert!(gets <= most + timeouts * (128 + around), "{gets} gets, {timeouts} calls ended at their deadline");
     // One deadline for all buckets.
-    let hasty = view_with_timeout(&there, Duration::from_millis(1));
-    assert!(hasty.count().unwrap_err().kind() == ErrorKind::TimedOut);
-    assert!(hasty.get_many(&(0..KEYS).collect::<Vec<_>>()).unwrap_err().kind() == ErrorKind::TimedOut);
+    let hasty_client = client_within(&other, Duration::from_millis(1));
+    let hasty = retry(|| hasty_client.map::<u64, u64>("large").open());
+    assert!(hasty.len().unwrap_err().kind() == ErrorKind::TimedOut);
+    let keys: Vec<u64> = (0..KEYS).collect();
+    assert!(hasty.get_many(&keys.iter().collect::<Vec<_>>()).unwrap_err().kind() == ErrorKind::TimedOut);
     for key in 0..KEYS {
-        here.insert_for(&key, &key, Duration::from_millis(1)).unwrap();
+        here.put_with(&key, &key, EntryOptions::new().ttl(Duration::from_millis(1))).unwrap();
     }
     std::thread::sleep(Duration::from_millis(5));
-    let asked = all_requests(&other);
-    let freed = there.remove_expired(0, u64::MAX).unwrap();
-    assert_eq!(all_requests(&other) - asked, 1, "the home frees all entries");
-    // It frees some of them by itself if the test takes long.
-    assert!(freed <= KEYS);
     let tasks = there_client.aio().unwrap();
-    let of_tasks = block_on(aio::SharedMap::<u64, u64>::open(&tasks, "large")).unwrap();
-    assert_eq!((block_on(of_tasks.count()).unwrap(), block_on(of_tasks.remove_expired(0, u64::MAX)).unwrap()), (0, 0));
-}
-
-/// Requests of all kinds that a node has completed, once it has published all of them.
-fn all_requests(daemon: &Daemon) -> u64 {
-    settled_requests(daemon);
-    read_status(daemon.folder()).unwrap().operations().ended()
-}
-
-/// Opens a view of a map with another timeout of calls.
-fn view_with_timeout(map: &SharedMap<u64, u64>, timeout: Duration) -> SharedMap<u64, u64> {
-    retry(|| SharedMap::view(Table::new(map.table().segment().with_timeout(timeout))?))
+    let of_tasks = block_on(tasks.map::<u64, u64>("large").open()).unwrap();
+    assert_eq!(block_on(of_tasks.len()).unwrap(), 0);
 }
 
 /// Puts and gets of clients that a node has completed, once it has published all of them.

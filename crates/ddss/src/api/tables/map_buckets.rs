@@ -1,15 +1,15 @@
 //! Searches and conditional puts of a map, bucket by bucket.
 
-use super::map_handle::{ByteMap, SharedMap};
+use super::map_handle::{ByteMap, Map};
 use super::twin;
 use crate::deadline::Deadline;
+use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use crate::map::entry::{Attempt, Expiry, KeyHash, Place, attempt, check_time, now_ms};
+use crate::map::entry::{Attempt, Change, ChangeResult, Entry, Expiry, KeyHash, Place, attempt, check_time, now_ms};
 use crate::map::local_bucket::LocalBucket;
 use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
 use std::time::Duration;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Attempts of a get in place beside changes of the bucket.
 const ATTEMPTS_IN_PLACE_MAX: usize = 4;
@@ -17,18 +17,18 @@ const ATTEMPTS_IN_PLACE_MAX: usize = 4;
 const VALUE_IN_PLACE_MAX: usize = 4096;
 
 #[twin]
-impl<K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable> SharedMap<K, V> {
-    /// Reads the value of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
+impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
+    /// Reads the entry of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
     /// changes meanwhile, the value is large, or the entry may lie in another bucket.
     #[inline]
-    pub(crate) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<V>> {
+    pub(super) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<Entry<V::Output>>> {
         let location = self.map.table.segment().location();
-        if size_of::<V>() > VALUE_IN_PLACE_MAX {
+        if V::LEN.unwrap_or(self.map.layout.value_bytes) > VALUE_IN_PLACE_MAX {
             return None;
         }
         for _ in 0..ATTEMPTS_IN_PLACE_MAX {
             let row = location.begin_row(hash.bucket + 1)?;
-            let found = LocalBucket { row, layout: self.map.layout }.value_of(hash.tag, key);
+            let found = LocalBucket { row, layout: self.map.layout }.entry_of::<V>(hash.tag, key);
             if row.is_whole() {
                 return found;
             }
@@ -119,14 +119,14 @@ impl ByteMap {
         })
     }
 
-    /// Writes what `decide` makes of the present value, and returns true if there was one.
+    /// Makes what `decide` makes of the present entry.
     pub(crate) async fn change(
         &self,
         (action, time): (&'static str, Deadline),
         key: &[u8],
         expiry: Expiry,
-        decide: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<bool, Error> {
+        decide: impl FnMut(Option<Entry<&[u8]>>) -> Change,
+    ) -> Result<ChangeResult, Error> {
         let name = self.table.segment().name();
         let (mut decide, mut is_cleaned) = (decide, false);
         let hash = self.hash(key);
@@ -138,60 +138,60 @@ impl ByteMap {
                 let image = image.as_ref().unwrap_or(&home);
                 if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
                     let Some(value) = self.value_of(time, *bucket, image, *slot).await? else { continue };
-                    old = Some((word, value));
+                    old = Some((word, Entry { value, version: image.version, expiry_ms: word.expiry_ms() }));
                 }
             }
-            let Some(new) = decide(old.as_ref().map(|(_, value)| &value[..])) else { return Ok(old.is_some()) };
+            let was_present = old.is_some();
+            let new = match decide(old.as_ref().map(|(_, old)| old.with_value(&old.value[..]))) {
+                Change::Put(new) => new,
+                Change::Keep => return Ok(ChangeResult { was_present, entry: old.map(|(_, old)| old) }),
+                Change::Remove => match place.filter(|_| was_present) {
+                    Some(place) if !self.free_place(time, hash.bucket, &home, &place).await? => continue,
+                    _ => return Ok(ChangeResult { was_present, entry: None }),
+                },
+            };
             let kept_ms = old.as_ref().map_or(0, |(word, _)| word.expiry_ms());
-            let word = SlotWord::new(hash.tag, if let Expiry::Set(at) = expiry { at } else { kept_ms });
-            if let Some((old_word, value)) = &old {
-                if (*old_word, value) == (word, &new) {
-                    return Ok(true);
+            let expiry_ms = if let Expiry::Set(at) = expiry { at } else { kept_ms };
+            let word = SlotWord::new(hash.tag, expiry_ms);
+            if let Some((old_word, old)) = &old {
+                if (*old_word, &old.value) == (word, &new) {
+                    return Ok(ChangeResult::to(was_present, old.with_value(new)));
                 }
                 if place.as_ref().is_some_and(|place| place.image.is_none()) {
-                    let (entry, content) = ((*old_word, &value[..]), (word.expiry_ms(), &new[..]));
-                    if self.replace_entry((action, time), (hash, key), entry, content).await? {
-                        return Ok(true);
+                    let (entry, content) = ((*old_word, &old.value[..]), (word.expiry_ms(), &new[..]));
+                    match self.replace_entry((action, time), (hash, key), entry, content).await? {
+                        Some(version) => {
+                            return Ok(ChangeResult::to(was_present, Entry { value: new, version, expiry_ms }));
+                        }
+                        None => continue,
                     }
-                    continue;
                 }
             }
             match self.write(time, (hash, key), (&home, place), word, &new).await? {
-                Attempt::Done => return Ok(old.is_some()),
+                Attempt::Done(version) => {
+                    return Ok(ChangeResult::to(was_present, Entry { value: new, version, expiry_ms }));
+                }
                 Attempt::Changed => {}
                 Attempt::Full if is_cleaned => return Err(self.full()),
                 Attempt::Full => {
                     is_cleaned = true;
                     for step in 0..=self.link_offsets.len() {
-                        self.clean(time, self.stepped(hash.bucket, step)).await?;
+                        self.sweep(time, self.stepped(hash.bucket, step), 1).await?;
                     }
                 }
             }
         }
     }
 
-    /// Removes a key whose entry may lie in another bucket.
-    pub(crate) async fn remove_by_buckets(
-        &self,
-        (action, time): (&'static str, Deadline),
-        hash: KeyHash,
-        key: &[u8],
-    ) -> Result<bool, Error> {
-        let name = self.table.segment().name();
-        loop {
-            check_time(action, name, time)?;
-            let (home, place) = self.find(time, hash, key).await?;
-            let Some(place) = place else { return Ok(false) };
-            let image = place.image.as_ref().unwrap_or(&home);
-            let is_live = image.word(place.slot).is_some_and(|word| !word.is_expired(now_ms()));
-            if let Attempt::Done = self.free_slot(time, place.bucket, image, place.slot).await? {
-                if place.image.is_some() {
-                    // A link to a free slot does no harm. If this put fails, a later call removes it.
-                    self.remove_links(time, hash.bucket).await.ok();
-                }
-                return Ok(is_live);
-            }
+    /// Frees the slot of an entry of a bucket. Returns false if it has changed.
+    async fn free_place(&self, time: Deadline, bucket: u64, home: &Bucket, place: &Place) -> Result<bool, Error> {
+        let image = place.image.as_ref().unwrap_or(home);
+        let freed = self.free_slot(time, place.bucket, image, place.slot).await?;
+        if place.image.is_some() && matches!(freed, Attempt::Done(_)) {
+            // A link to a free slot does no harm. If this put fails, a later call removes it.
+            self.remove_links(time, bucket).await.ok();
         }
+        Ok(matches!(freed, Attempt::Done(_)))
     }
 
     /// Writes an entry at its place, in a free slot of its bucket, or elsewhere.
@@ -242,7 +242,8 @@ impl ByteMap {
             let at = self.layout.head_at(slot);
             let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
             let parts = &parts[..if value.is_empty() { 2 } else { 3 }];
-            if let Attempt::Changed = self.put_bucket(time, bucket, image.version, parts).await? {
+            let written = self.put_bucket(time, bucket, image.version, parts).await?;
+            if let Attempt::Changed = written {
                 return Ok(Attempt::Changed);
             }
             let link = BucketLink::new(hash.tag, slot, step).encode();
@@ -250,8 +251,9 @@ impl ByteMap {
                 self.put_bucket(time, hash.bucket, home.version, &[(self.layout.link_at(index), &link)]).await?;
             if let Attempt::Changed = linked {
                 self.free_orphan(time, bucket, slot).await?;
+                return Ok(linked);
             }
-            return Ok(linked);
+            return Ok(written);
         }
         Ok(Attempt::Full)
     }
@@ -281,14 +283,14 @@ impl ByteMap {
         // The client that wrote the entry may still live. This change makes the put of its link fail.
         let counter = home.counter().wrapping_add(1).to_le_bytes();
         match self.put_bucket(time, owner, home.version, &[(0, &counter)]).await? {
-            Attempt::Done => Ok(matches!(self.free_slot(time, bucket, &image, slot).await?, Attempt::Done)),
+            Attempt::Done(_) => Ok(matches!(self.free_slot(time, bucket, &image, slot).await?, Attempt::Done(_))),
             _ => Ok(false),
         }
     }
 
     /// Removes the links of a bucket whose slots hold no entry of it, and frees slots of expired entries.
-    pub(crate) async fn remove_links(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
-        let (mut home, mut removed) = (self.read_bucket(time, bucket).await?, 0);
+    pub(crate) async fn remove_links(&self, time: Deadline, bucket: u64) -> Result<(), Error> {
+        let mut home = self.read_bucket(time, bucket).await?;
         for index in 0..BucketLayout::LINKS {
             let Some((_, link)) = home.links().find(|(at, _)| *at == index) else { continue };
             let at = self.stepped(bucket, link.step);
@@ -300,32 +302,12 @@ impl ByteMap {
                 if let Attempt::Changed = self.free_slot(time, at, &image, link.slot).await? {
                     continue;
                 }
-                removed += 1;
             }
             self.put_bucket(time, bucket, home.version, &[(self.layout.link_at(index), &[0; BucketLink::BYTES])])
                 .await?;
             home = self.read_bucket(time, bucket).await?;
         }
-        Ok(removed)
-    }
-
-    /// Frees slots of a bucket that hold expired entries or orphans, and links to free slots.
-    pub(crate) async fn clean(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
-        let mut removed = self.remove_links(time, bucket).await?;
-        let mut image = self.read_bucket(time, bucket).await?;
-        for slot in 0..self.layout.slots {
-            let Some(word) = image.word(slot) else { continue };
-            let is_freed = if self.hash(image.key(slot)).bucket != bucket {
-                self.free_orphan(time, bucket, slot).await?
-            } else if word.is_expired(now_ms()) {
-                matches!(self.free_slot(time, bucket, &image, slot).await?, Attempt::Done)
-            } else {
-                continue;
-            };
-            removed += u64::from(is_freed);
-            image = self.read_bucket(time, bucket).await?;
-        }
-        Ok(removed)
+        Ok(())
     }
 
     /// Returns the places of the entries that belong to a bucket; `None` if the bucket changed meanwhile.

@@ -8,86 +8,112 @@ use super::map_handle::ByteMap;
 use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::map::entry::{Expiry, KeyHash};
-use ddss_core::{BucketLayout, EntryChange, EntryChangeKind, EntryState, SlotWord};
+use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT};
+use crate::plan::CallPlan;
+use crate::plan::entry_change::entry_changed;
+use ddss_core::{BucketLayout, EntryChange, EntryChangeKind, EntryState, SlotWord, Version};
+
+impl ByteMap {
+    /// Plans a change of an entry by the home. The pieces are the slot's word, the key and the value.
+    pub(super) fn plan_change<'a>(
+        &'a self,
+        action: &'static str,
+        (kind, expected): (EntryChangeKind, u64),
+        bucket: u64,
+        pieces: &'a [&'a [u8]],
+    ) -> CallPlan<'a> {
+        let (key_bytes, value_bytes) = (self.layout.key_bytes as u16, self.layout.value_bytes as u32);
+        let change = EntryChange { kind, key_bytes, value_bytes, expected };
+        self.table.segment().location().plan_entry_change(action, self.place(bucket, 0), change, pieces)
+    }
+}
 
 #[twin]
 impl ByteMap {
-    /// Lets the home change an entry, and returns the state of the key before.
+    /// Lets the home change an entry, and returns the state of the key before, and the version of its bucket.
     async fn change_at_home(
         &self,
         (action, time): (&'static str, Deadline),
-        kind: EntryChangeKind,
+        change: (EntryChangeKind, u64),
         (hash, key): (KeyHash, &[u8]),
         (expiry_ms, value): (u64, Option<&[u8]>),
-        expected: u64,
-    ) -> Result<EntryState, Error> {
-        let (key_bytes, value_bytes) = (self.layout.key_bytes as u16, self.layout.value_bytes as u32);
-        let change = EntryChange { kind, key_bytes, value_bytes, expected };
+    ) -> Result<(EntryState, Version), Error> {
         let word = SlotWord::new(hash.tag, expiry_ms).bytes();
         let pieces = [&word[..], key, value.unwrap_or_default()];
-        let (segment, offset) = (self.table.segment(), self.place(hash.bucket, 0));
-        let call = segment.location().plan_entry_change(action, offset, change, &pieces);
-        segment.client().run(time, call).await
+        let call = self.plan_change(action, change, hash.bucket, &pieces);
+        self.table.segment().client().run(time, call.returns(|completion, _| entry_changed(completion))).await
     }
 
-    /// Writes an entry, whether its key is present or only if it is absent. Returns true if the key was absent.
-    pub(crate) async fn insert_entry(
+    /// Writes an entry, whether its key is present or only if it is absent. Returns whether the key was present, and the
+    /// version of the entry.
+    pub(super) async fn put_entry(
         &self,
-        key: &[u8],
-        value: &[u8],
+        time: Deadline,
+        (key, value): (&[u8], &[u8]),
         kind: EntryChangeKind,
         expiry: Expiry,
-    ) -> Result<bool, Error> {
-        const ACTION: &str = "insert into";
-        let (time, expiry_ms) = (self.table.segment().time().started(), expiry.set_ms());
-        let (hash, content) = (self.hash(key), (expiry_ms, Some(value)));
-        match self.change_at_home((ACTION, time), kind, (hash, key), content, 0).await? {
-            EntryState::Absent => return Ok(true),
-            EntryState::Present => return Ok(false),
-            EntryState::Elsewhere | EntryState::Changed => {}
+    ) -> Result<(bool, Version), Error> {
+        let (hash, content) = (self.hash(key), (expiry.set_ms(), Some(value)));
+        match self.change_at_home((PUT, time), (kind, 0), (hash, key), content).await? {
+            (EntryState::Absent, version) => Ok((false, version)),
+            (EntryState::Present, version) => Ok((true, version)),
+            _ => self.put_by_buckets(time, (key, value), kind, expiry).await,
         }
-        let decide = |old: Option<&[u8]>| (kind == EntryChangeKind::Write || old.is_none()).then(|| value.to_vec());
-        Ok(!self.change((ACTION, time), key, expiry, decide).await?)
     }
 
-    /// Replaces the entry in its own bucket if it is still the expected one. Returns false if it is not.
+    /// Writes an entry that the home did not, because it may lie in another bucket or needs room there.
+    pub(super) async fn put_by_buckets(
+        &self,
+        time: Deadline,
+        (key, value): (&[u8], &[u8]),
+        kind: EntryChangeKind,
+        expiry: Expiry,
+    ) -> Result<(bool, Version), Error> {
+        let decide = |old: Option<Entry<&[u8]>>| {
+            if kind == EntryChangeKind::Write || old.is_none() { Change::Put(value.to_vec()) } else { Change::Keep }
+        };
+        let changed = self.change((PUT, time), key, expiry, decide).await?;
+        Ok((changed.was_present, changed.entry.map_or(Version(0), |entry| entry.version)))
+    }
+
+    /// Replaces the entry in its own bucket if it is still the expected one, and returns its version. `None` if it is not.
     pub(crate) async fn replace_entry(
         &self,
         during: (&'static str, Deadline),
         (hash, key): (KeyHash, &[u8]),
         (old_word, old): (SlotWord, &[u8]),
         (expiry_ms, new): (u64, &[u8]),
-    ) -> Result<bool, Error> {
-        let (kind, content) = (EntryChangeKind::Replace, (expiry_ms, Some(new)));
+    ) -> Result<Option<Version>, Error> {
         let expected = BucketLayout::digest(self.seed, old_word, old);
-        let state = self.change_at_home(during, kind, (hash, key), content, expected).await?;
-        Ok(state == EntryState::Present)
+        let (change, content) = ((EntryChangeKind::Replace, expected), (expiry_ms, Some(new)));
+        let (state, version) = self.change_at_home(during, change, (hash, key), content).await?;
+        Ok((state == EntryState::Present).then_some(version))
     }
 
     /// Gives the entry of a key another expiry, and returns true if the key was present.
-    pub(crate) async fn touch_entry(&self, key: &[u8], expiry: Expiry) -> Result<bool, Error> {
+    pub(super) async fn touch_entry(&self, time: Deadline, key: &[u8], expiry: Expiry) -> Result<bool, Error> {
         const ACTION: &str = "touch";
-        let (time, hash) = (self.table.segment().time().started(), self.hash(key));
-        let (kind, content) = (EntryChangeKind::Touch, (expiry.set_ms(), None));
-        match self.change_at_home((ACTION, time), kind, (hash, key), content, 0).await? {
+        let change = (EntryChangeKind::Touch, 0);
+        match self.change_at_home((ACTION, time), change, (self.hash(key), key), (expiry.set_ms(), None)).await?.0 {
             EntryState::Absent => Ok(false),
             EntryState::Present => Ok(true),
             EntryState::Elsewhere | EntryState::Changed => {
-                self.change((ACTION, time), key, expiry, |old| old.map(<[u8]>::to_vec)).await
+                let same = |old: Option<Entry<&[u8]>>| old.map_or(Change::Keep, |old| Change::Put(old.value.to_vec()));
+                Ok(self.change((ACTION, time), key, expiry, same).await?.was_present)
             }
         }
     }
 
     /// Frees the slot of a key, and returns true if the key was present.
-    pub(crate) async fn remove_entry(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(super) async fn remove_entry(&self, time: Deadline, key: &[u8]) -> Result<bool, Error> {
         const ACTION: &str = "remove from";
-        let (time, hash) = (self.table.segment().time().started(), self.hash(key));
-        let kind = EntryChangeKind::Remove;
-        match self.change_at_home((ACTION, time), kind, (hash, key), (0, None), 0).await? {
+        let change = (EntryChangeKind::Remove, 0);
+        match self.change_at_home((ACTION, time), change, (self.hash(key), key), (0, None)).await?.0 {
             EntryState::Absent => Ok(false),
             EntryState::Present => Ok(true),
-            EntryState::Elsewhere | EntryState::Changed => self.remove_by_buckets((ACTION, time), hash, key).await,
+            EntryState::Elsewhere | EntryState::Changed => {
+                Ok(self.change((ACTION, time), key, Expiry::Keep, |_| Change::Remove).await?.was_present)
+            }
         }
     }
 }

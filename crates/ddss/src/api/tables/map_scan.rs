@@ -1,17 +1,20 @@
-//! Calls over all buckets of a map: count, and the first events of a watch.
+//! Calls over all buckets of a map: its number of keys, its entries, and the first events of a watch.
 //!
 //! They read a window of buckets at a time, together with the buckets around it that entries of the window may lie in. The
 //! reads of a window are in flight at the same time, and all windows of a call share its deadline.
 
-use super::map_handle::ByteMap;
+use super::map_handle::{ByteMap, Map, decoded};
 use super::twin;
 use crate::deadline::Deadline;
+use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{Linked, check_time, now_ms};
 use crate::map::scan::Scan;
 use crate::value::Stamp;
 use ddss_core::{BucketLink, Failure, RowList};
+use std::any::type_name;
+use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
 impl ByteMap {
@@ -157,5 +160,67 @@ impl ByteMap {
             keys += scan.places().map(|place| self.entries_of(&scan, place).count() as u64).sum::<u64>();
         }
         Ok(keys)
+    }
+}
+
+/// Key and value.
+type Decoded<K, V> = (<K as Encoding>::Output, <V as Encoding>::Output);
+
+/// The entries of a map, bucket by bucket.
+pub(crate) struct MapEntries<K: ?Sized, V: ?Sized> {
+    map: Map<K, V>,
+    scan: Scan,
+    /// Place of the next bucket.
+    next: u64,
+    ready: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// Set at the end, and after an error.
+    is_ended: bool,
+}
+
+#[twin]
+impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapEntries<K, V> {
+    pub(super) fn new(map: Map<K, V>) -> Self {
+        let scan = Scan::new(map.map.buckets(), map.map.link_offsets.clone(), 0..u64::MAX);
+        Self { map, scan, next: 0, ready: VecDeque::new(), is_ended: false }
+    }
+
+    /// Returns the next entry; `None` at the end.
+    pub(crate) async fn next_entry(&mut self) -> Option<Result<Decoded<K, V>, Error>> {
+        let time = self.map.segment().time().started();
+        loop {
+            if let Some((key, value)) = self.ready.pop_front() {
+                return Some(self.decode(&key, &value));
+            }
+            if self.is_ended {
+                return None;
+            }
+            match self.read_bucket(time).await {
+                Ok(is_read) => self.is_ended = !is_read,
+                Err(error) => {
+                    self.is_ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    fn decode(&self, key: &[u8], value: &[u8]) -> Result<Decoded<K, V>, Error> {
+        let name = self.map.segment().name();
+        let key = decoded::<K>(key).ok_or_else(|| Error::wrong_shape("list", name, "other bytes", type_name::<K>()))?;
+        Ok((key, self.map.decode(value)?))
+    }
+
+    /// Reads the next bucket, or the next window; false at the end.
+    async fn read_bucket(&mut self, time: Deadline) -> Result<bool, Error> {
+        let map = &self.map.map;
+        if self.scan.places().contains(&self.next) {
+            let found = map.entries_at(time, &self.scan, self.next, &[]).await?;
+            self.ready.extend(found.into_iter().map(|(key, (value, _))| (key, value)));
+            self.next += 1;
+            return Ok(true);
+        }
+        let is_read = map.advance("list", time, &mut self.scan).await?;
+        self.next = self.scan.places().start;
+        Ok(is_read)
     }
 }

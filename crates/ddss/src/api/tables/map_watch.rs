@@ -3,100 +3,59 @@
 //! The home tells which row of the table has changed, and the client reads the entries that the change may concern: those
 //! that belong to that bucket, and those of other buckets that lie in it.
 
-use super::map_handle::{ByteMap, SharedMap};
+use super::map_handle::{ByteMap, decoded};
 use super::table::Table;
-use super::twin;
+use super::{only_aio, twin};
 use crate::deadline::Deadline;
+use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use crate::map::entry::check_time;
+use crate::map::entry::{Place, check_time, now_ms};
 use crate::map::known_entries::{Entries, Event, FirstPass, KnownEntries, MapEvent};
 use crate::map::scan::Scan;
-use ddss_core::{ANY_ROW, Version};
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use zerocopy::FromBytes;
+use ddss_core::{ANY_ROW, Failure, Version};
+use std::collections::{BTreeSet, VecDeque};
+use std::marker::PhantomData;
+use std::time::Duration;
 
-/// A watch of the keys that begin with a prefix: [`SharedMap::watch_prefix`] and [`ByteMap::watch_prefix`].
-///
-/// It holds the entries with the prefix in memory, to tell what has changed. The client does not poll.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let stock: ddss::SharedMap<[u8; 4], u64> = ddss::SharedMap::allocate(&client, "stock", 100)?;
-/// stock.insert(b"nut7", &12)?;
-/// let mut watch = stock.watch_prefix(b"nut");
-/// assert_eq!(watch.next_event()?.value, Some(12), "first the entries that are there");
-/// stock.remove(b"nut7")?;
-/// assert_eq!(watch.next_event()?.value, None);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[twin]
-#[derive(Debug)]
-#[must_use = "a watch does nothing until its next event is awaited"]
-pub struct PrefixWatch<K, V> {
+/// A watch of the keys of a map that begin with a prefix.
+pub(crate) struct MapWatch<K: ?Sized, V: ?Sized> {
     map: ByteMap,
     prefix: Vec<u8>,
-    read_key: fn(&[u8]) -> Option<K>,
-    read_value: fn(&[u8]) -> Option<V>,
-    /// Number of the newest change of a row whose events are known.
-    seen: Version,
-    pass: Option<FirstPass>,
-    entries: KnownEntries,
+    changes: Changes,
     events: VecDeque<Event>,
+    kind: PhantomData<fn(&K, &V)>,
 }
 
-impl<K, V> PrefixWatch<K, V> {
-    fn new(map: ByteMap, prefix: &[u8], read_key: fn(&[u8]) -> Option<K>, read_value: fn(&[u8]) -> Option<V>) -> Self {
-        let (prefix, seen) = (prefix.to_vec(), Version(0));
-        let (entries, events) = (KnownEntries::default(), VecDeque::new());
-        Self { map, prefix, read_key, read_value, seen, pass: None, entries, events }
-    }
+/// How a watch finds changes.
+enum Changes {
+    /// Of one key: its value is known.
+    Key(Option<Vec<u8>>),
+    /// Of a prefix: entries and the number of the newest change of a row are known.
+    Prefix { seen: Version, pass: Option<FirstPass>, entries: KnownEntries },
+}
 
-    fn decode(&self, (key, value): Event) -> Option<MapEvent<K, V>> {
-        let key = (self.read_key)(&key)?;
-        let value = match value {
-            Some(bytes) => Some((self.read_value)(&bytes)?),
-            None => None,
+impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapWatch<K, V> {
+    pub(super) fn new(map: ByteMap, prefix: &[u8]) -> Self {
+        let changes = if prefix.len() == map.layout.key_bytes {
+            Changes::Key(None)
+        } else {
+            Changes::Prefix { seen: Version(0), pass: None, entries: KnownEntries::default() }
         };
-        Some(MapEvent { key, value })
+        Self { map, prefix: prefix.to_vec(), changes, events: VecDeque::new(), kind: PhantomData }
     }
-}
 
-#[twin]
-impl ByteMap {
-    /// Watches the keys that begin with these bytes: [`SharedMap::watch_prefix`].
-    pub fn watch_prefix(&self, prefix: &[u8]) -> PrefixWatch<Vec<u8>, Vec<u8>> {
-        let read = |bytes: &[u8]| Some(bytes.to_vec());
-        PrefixWatch::new(self.clone(), prefix, read, read)
+    /// Returns the deadline of a step.
+    pub(crate) fn time(&self) -> Deadline {
+        self.map.table.segment().time()
     }
-}
 
-#[twin]
-impl<K: FromBytes, V: FromBytes> SharedMap<K, V> {
-    /// Watches the keys whose bytes begin with these: first their present entries come, then each change. An empty prefix
-    /// watches all keys.
-    ///
-    /// Values of a key that follow each other quickly may be merged. An entry that expires is reported when its bucket
-    /// changes, at the latest when its home frees it.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// use ddss::{MapEvent, SharedMap};
-    /// let rooms: SharedMap<[u8; 8], u64> = SharedMap::allocate(&client, "rooms", 100)?;
-    /// rooms.insert(b"floor1/a", &20)?;
-    /// let mut watch = rooms.watch_prefix(b"floor1/");
-    /// assert_eq!(watch.next_event()?, MapEvent { key: *b"floor1/a", value: Some(20) });
-    /// rooms.insert(b"floor2/a", &18)?;
-    /// rooms.remove(b"floor1/a")?;
-    /// assert_eq!(watch.next_event()?, MapEvent { key: *b"floor1/a", value: None });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn watch_prefix(&self, prefix: &[u8]) -> PrefixWatch<K, V> {
-        let read_key = |bytes: &[u8]| K::read_from_bytes(bytes).ok();
-        let read_value = |bytes: &[u8]| V::read_from_bytes(bytes).ok();
-        PrefixWatch::new(self.map.clone(), prefix, read_key, read_value)
+    fn decode((key, value): Event) -> Option<MapEvent<K::Output, V::Output>> {
+        let key = decoded::<K>(&key)?;
+        Some(match value {
+            Some(bytes) => MapEvent::Put { key, value: decoded::<V>(&bytes)? },
+            None => MapEvent::Removed { key },
+        })
     }
 }
 
@@ -118,7 +77,7 @@ impl ByteMap {
         'again: loop {
             check_time("watch", name, time)?;
             let Some((home, places)) = self.live_places(time, bucket).await? else { continue };
-            let mut entries = HashMap::new();
+            let mut entries = Entries::new();
             for place in places {
                 let image = place.image.as_ref().unwrap_or(&home);
                 if !image.key(place.slot).starts_with(prefix) {
@@ -134,7 +93,13 @@ impl ByteMap {
 
     /// Returns the entries with the prefix of the bucket at a place of a window. A bucket with values that are not in its copy
     /// is read by itself.
-    async fn entries_at(&self, time: Deadline, scan: &Scan, place: u64, prefix: &[u8]) -> Result<Entries, Error> {
+    pub(super) async fn entries_at(
+        &self,
+        time: Deadline,
+        scan: &Scan,
+        place: u64,
+        prefix: &[u8],
+    ) -> Result<Entries, Error> {
         let has_prefix = |(_, image, slot): &(u64, &Bucket, usize)| image.key(*slot).starts_with(prefix);
         let entry = |(bucket, image, slot): (u64, &Bucket, usize)| {
             Some((image.key(slot).to_vec(), (image.value(slot)?.to_vec(), bucket)))
@@ -153,55 +118,109 @@ impl ByteMap {
 }
 
 #[twin]
-impl<K, V> PrefixWatch<K, V> {
-    /// Waits for the next change of a key with the prefix. At the deadline of one call it fails with
-    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut), and may be called again: no change is lost by that.
-    pub async fn next_event(&mut self) -> Result<MapEvent<K, V>, Error> {
-        let time = self.map.table.segment().time().started();
+impl ByteMap {
+    /// Waits until the value of a key differs from `last` (`None`: from absent), and returns the present value.
+    async fn wait_for_change(&self, time: Deadline, key: &[u8], last: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        let (name, hash) = (self.table.segment().name(), self.hash(key));
+        loop {
+            check_time("watch", name, time)?;
+            let (home, place) = self.find(time, hash, key).await?;
+            // A key that is absent appears by a change of its own bucket, and an entry changes in the bucket that holds it.
+            let (mut bucket, mut version, mut expiry_ms, mut now) = (hash.bucket, home.version, 0, None);
+            if let Some(Place { bucket: at, slot, image }) = &place {
+                let image = image.as_ref().unwrap_or(&home);
+                if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
+                    now = self.value_of(time, *at, image, *slot).await?;
+                    if now.is_none() {
+                        continue;
+                    }
+                    (bucket, version, expiry_ms) = (*at, image.version, word.expiry_ms());
+                }
+            }
+            if now.as_deref() != last {
+                return Ok(now);
+            }
+            // No put announces an expiry.
+            let lives = Duration::from_millis(expiry_ms.saturating_sub(now_ms()) + 1);
+            let left = if expiry_ms == 0 { time.remaining() } else { time.remaining().min(lives) };
+            let left = Deadline::of(left.max(Duration::from_micros(1)));
+            match self.table.segment().wait_at(left, self.place(bucket, 0), version).await {
+                Err(error) if error.has_failed_with(Failure::TimedOut) => {}
+                ended => drop(ended?),
+            }
+        }
+    }
+}
+
+#[only_aio]
+impl<K: ?Sized, V: ?Sized> MapWatch<K, V> {
+    pub(crate) async fn pause(&self, time: Duration) {
+        self.map.table.segment().pause(time).await;
+    }
+}
+
+#[twin]
+impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapWatch<K, V> {
+    /// Waits for the next change of a key with the prefix. A call that fails loses no change.
+    pub(crate) async fn next_event(&mut self, time: Deadline) -> Result<MapEvent<K::Output, V::Output>, Error> {
+        let time = time.started();
         loop {
             while let Some(event) = self.events.pop_front() {
-                if let Some(event) = self.decode(event) {
+                if let Some(event) = Self::decode(event) {
                     return Ok(event);
                 }
             }
-            if let Some(FirstPass { number, scan, next }) = &mut self.pass {
-                // The next call goes on with the bucket where this one fails.
-                if scan.places().contains(next) {
-                    let found = self.map.entries_at(time, scan, *next, &self.prefix).await?;
-                    self.events.extend(self.entries.replace(scan.bucket(*next), found));
-                    *next += 1;
-                } else if self.map.advance("watch", time, scan).await? {
-                    *next = scan.places().start;
-                } else {
-                    (self.seen, self.pass) = (*number, None);
-                }
-                continue;
-            }
-            let (number, row) = self.map.table.wait_for_any_row(time, self.seen).await?;
-            let mut homes = BTreeSet::new();
-            match row.map(|row| row.checked_sub(1)) {
-                // Row 0 describes the map.
-                Some(None) => {}
-                Some(Some(bucket)) => {
-                    homes = self.map.homes_of_entries_in(time, bucket).await?;
-                    homes.extend(self.entries.homes_in(bucket));
-                    homes.insert(bucket);
-                }
-                None => {
-                    self.pass = Some(FirstPass {
-                        number,
-                        scan: Scan::new(self.map.buckets(), self.map.link_offsets.clone(), 0..u64::MAX),
-                        next: 0,
-                    });
-                    continue;
-                }
-            }
-            for home in homes {
-                let found = self.map.entries_with(time, home, &self.prefix).await?;
-                self.events.extend(self.entries.replace(home, found));
-            }
-            // A change that was not read to its end is read again by the next call.
-            self.seen = number;
+            self.read_changes(time).await?;
         }
+    }
+
+    /// Waits for changes, and reads some of them.
+    async fn read_changes(&mut self, time: Deadline) -> Result<(), Error> {
+        let Self { map, prefix, changes, events, .. } = self;
+        let (seen, pass, entries) = match changes {
+            Changes::Key(last) => {
+                let now = map.wait_for_change(time, prefix, last.as_deref()).await?;
+                last.clone_from(&now);
+                events.push_back((prefix.clone(), now));
+                return Ok(());
+            }
+            Changes::Prefix { seen, pass, entries } => (seen, pass, entries),
+        };
+        if let Some(FirstPass { number, scan, next }) = pass {
+            // The next call goes on with the bucket where this one fails.
+            if scan.places().contains(next) {
+                let found = map.entries_at(time, scan, *next, prefix).await?;
+                events.extend(entries.replace(scan.bucket(*next), found));
+                *next += 1;
+            } else if map.advance("watch", time, scan).await? {
+                *next = scan.places().start;
+            } else {
+                (*seen, *pass) = (*number, None);
+            }
+            return Ok(());
+        }
+        let (number, row) = map.table.wait_for_any_row(time, *seen).await?;
+        let mut homes = BTreeSet::new();
+        match row.map(|row| row.checked_sub(1)) {
+            // Row 0 describes the map.
+            Some(None) => {}
+            Some(Some(bucket)) => {
+                homes = map.homes_of_entries_in(time, bucket).await?;
+                homes.extend(entries.homes_in(bucket));
+                homes.insert(bucket);
+            }
+            None => {
+                let scan = Scan::new(map.buckets(), map.link_offsets.clone(), 0..u64::MAX);
+                *pass = Some(FirstPass { number, scan, next: 0 });
+                return Ok(());
+            }
+        }
+        for home in homes {
+            let found = map.entries_with(time, home, prefix).await?;
+            events.extend(entries.replace(home, found));
+        }
+        // A change that was not read to its end is read again by the next call.
+        *seen = number;
+        Ok(())
     }
 }

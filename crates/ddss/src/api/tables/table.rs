@@ -2,9 +2,11 @@
 //!
 //! A table is a segment whose [`Spec`] has a [row length](Spec::row_len).
 
-use super::super::named::{Handle, Named, Seal};
+use super::super::named::{Handle, Named};
 use super::super::segment::Segment;
 use super::{Client, twin};
+use crate::deadline::Deadline;
+use crate::encoding::Seal;
 use crate::error::Error;
 use crate::spec::Spec;
 use ddss_core::{BadArgument, Failure};
@@ -34,16 +36,17 @@ pub struct Table {
     pub(super) segment: Segment,
 }
 
+#[twin]
 impl Handle for Table {
-    fn check(action: &'static str, name: &str, spec: Spec, _: Seal) -> Result<(), Error> {
-        if spec.wire().layout().is_some() {
-            return Ok(());
+    fn spec(action: &'static str, name: &str, spec: Spec, _: Seal) -> Result<Spec, Error> {
+        if spec.wire().map_err(Error::argument(action, name))?.layout().is_some() {
+            return Ok(spec);
         }
         let refused = BadArgument::new("spec", "of a plain segment", "one with a row length", Failure::BadSize);
         Err(Error::bad_argument(action, name, refused))
     }
 
-    fn of(segment: Segment, _: Seal) -> Result<Self, Error> {
+    async fn of(segment: Segment, _: Option<Spec>, _: Deadline, _: Seal) -> Result<Self, Error> {
         Self::new(segment)
     }
 }

@@ -1,4 +1,7 @@
 //! Tests of maps.
 
-mod shared_map;
+mod calls;
+mod conditions;
+mod map;
 mod updates;
+mod watches;
