@@ -67,7 +67,7 @@ fn ask(world: &mut Simulator, node: usize, client: usize, kind: Kind, target: Ta
 /// Returns a segment of this model, and a node that is not its home.
 fn remote(world: &Simulator, model: Model) -> (Target, usize) {
     let is_it = |target: &&Target| std::mem::discriminant(&target.model) == std::mem::discriminant(&model);
-    let target = *world.targets[1..].iter().find(is_it).expect("every model has a segment");
+    let target = *world.segments.targets[1..].iter().find(is_it).expect("every model has a segment");
     (target, usize::from(target.id.home().0) % world.plan.nodes)
 }
 
@@ -97,7 +97,7 @@ fn remote_calls_take_the_minimum_of_round_trips() {
         let newest = world.newest(&target);
         assert_eq!(ask(&mut world, node, 0, Kind::PutIf(newest), target).1, 2);
         assert_eq!(ask(&mut world, node, 0, Kind::Stat, target).1, 2);
-        let counter = world.targets[0];
+        let counter = world.segments.targets[0];
         let far = usize::from(counter.id.home().0) % 2;
         assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).1, 2, "an atomic");
         let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false, of_row: false }, target);
@@ -113,7 +113,7 @@ fn change_that_waits_behind_a_lock_until_its_deadline_ends_as_failed() {
     const TIMEOUT_US: u32 = 10_000;
     let mut world = silent_world();
     let far = |target: &Target| usize::from(target.id.home().0) % 2;
-    let (value, counter) = (remote(&world, Model::Strict).0, world.targets[0]);
+    let (value, counter) = (remote(&world, Model::Strict).0, world.segments.targets[0]);
     for (kind, target) in [(Kind::Put, value), (Kind::Add, counter)] {
         let far = far(&target);
         ask(&mut world, 1 - far, 0, Kind::Lock { shared: false, of_row: false }, target);
@@ -144,7 +144,7 @@ fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
         reads_overlap,
         ..Scenario::default()
     });
-    let table = *world.targets.iter().find(|target| target.row.is_some()).expect("there are tables");
+    let table = *world.segments.targets.iter().find(|target| target.row.is_some()).expect("there are tables");
     let far = 2 - usize::from(table.id.home().0);
     let row = table.with_row(1);
     let of_row = Kind::Lock { shared: false, of_row: true };
@@ -162,7 +162,8 @@ fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
 fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
     // If this failed, each insert from another node would read the bucket first.
     let mut world = world(2, 2);
-    let map = *world.targets.iter().find(|target| target.content == Content::Bucket).expect("one table is a map");
+    let map =
+        *world.segments.targets.iter().find(|target| target.content == Content::Bucket).expect("one table is a map");
     let home = usize::from(map.id.home().0) - 1;
     let (target, far) = (map.with_row(1), 1 - home);
     for (node, hops) in [(far, 2), (home, 0)] {
@@ -196,7 +197,7 @@ fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
         assert_eq!((completion.data[0], took), (state as u8, 2), "key {key}");
     }
     assert_eq!(world.newest(&target), 14 + slots, "a full bucket is not changed");
-    assert_eq!(world.maps.violations(), Vec::<String>::new());
+    assert_eq!(world.checks.maps.violations(), Vec::<String>::new());
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn calls_of_a_row_take_one_round_trip() {
     for model in [Model::Strict, Model::Write] {
         let mut world = world(2, 2);
         let is_it = |target: &&Target| target.row.is_some() && target.model == model;
-        let table = *world.targets.iter().find(is_it).expect("a table has that model");
+        let table = *world.segments.targets.iter().find(is_it).expect("a table has that model");
         let (row, far) = (table.with_row(2), usize::from(table.id.home().0) % 2);
         // The first get fetches the metadata of the segment.
         ask(&mut world, far, 0, Kind::Get, row);
@@ -252,7 +253,7 @@ fn is_copied(model: Model) -> bool {
 #[test]
 fn replica_costs_one_round_trip_for_a_put_and_none_for_a_get() {
     let mut world = world(2, 2);
-    let target = world.targets[world.plan.segments];
+    let target = world.segments.targets[world.plan.segments];
     let far = usize::from(target.id.home().0) % 2;
     let near = 1 - far;
     let until_us = 200_000;
@@ -287,7 +288,7 @@ fn replica_costs_one_round_trip_for_a_put_and_none_for_a_get() {
 #[test]
 fn old_version_takes_one_round_trip_and_a_cached_one_none() {
     let mut world = world(2, 2);
-    let target = *world.targets.iter().find(|target| target.history_len == 4).expect("one has a history");
+    let target = *world.segments.targets.iter().find(|target| target.history_len == 4).expect("one has a history");
     let node = usize::from(target.id.home().0) % 2;
     ask(&mut world, node, 0, Kind::Get, target);
     for version in 0..4 {
@@ -414,7 +415,7 @@ fn waiting_for_a_version_costs_one_request_and_one_reply() {
 fn late_reply_is_dropped_and_counted() {
     // A late reply must not be taken for the reply to the next call.
     let mut world = silent_world();
-    let counter = world.targets[0];
+    let counter = world.segments.targets[0];
     let far = usize::from(counter.id.home().0) % 2;
     ask(&mut world, far, 0, Kind::Add, counter);
     let counters = |world: &Simulator| {

@@ -19,9 +19,9 @@ impl Simulator {
     pub(crate) fn check_copies(&mut self, asked: &PendingCall, version: u64) {
         let changes = asked.mark.is_some() || asked.adds() || matches!(asked.kind, Kind::ChangeEntry(..));
         let Some(before) = asked.pairing.filter(|_| changes) else { return };
-        let had_fault = self.plan.faults && self.last_fault_us + Self::PARTING_TIME_US >= asked.began_us;
+        let had_fault = self.plan.faults && self.faults.last_us + Self::PARTING_TIME_US >= asked.began_us;
         let target = asked.target;
-        if had_fault || !self.replicated.contains(&target.id) {
+        if had_fault || !self.segments.replicated.contains(&target.id) {
             return;
         }
         if self.pairing(target.id) != Some(before) {

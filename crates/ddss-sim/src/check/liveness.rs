@@ -19,12 +19,12 @@ impl Simulator {
             event,
             Event::Kill { .. } | Event::Cut { .. } | Event::Crash { .. } | Event::Pause { .. } | Event::Isolate { .. }
         );
-        self.faults_ended && is_fault
+        self.faults.have_ended && is_fault
     }
 
     /// Ends all faults and runs until each replicated segment is in sync, or until the time limit.
     pub(crate) fn restore_redundancy(&mut self) {
-        self.faults_ended = true;
+        self.faults.have_ended = true;
         self.heal();
         let end_us = self.now_us + Self::RESYNC_TIME_MAX_US;
         let mut looked_us = 0;
@@ -41,7 +41,7 @@ impl Simulator {
         }
         for id in self.segments_without_replica() {
             let assignment = self.raft.assignments.get(&id).copied();
-            let full = self.full.map(|node| node + 1);
+            let full = self.faults.full_node.map(|node| node + 1);
             let nodes = 0..self.plan.nodes;
             let holders: Vec<usize> = nodes.filter(|&node| self.holds(node, id)).map(|node| node + 1).collect();
             self.violation(format!(
@@ -65,8 +65,8 @@ impl Simulator {
         };
         let can_be = |id: SegmentId| {
             let home = index(self.raft.assignments.get(&id).map_or(id.home(), |assignment| assignment.home));
-            (0..self.plan.nodes).any(|node| node != home && self.full != Some(node))
+            (0..self.plan.nodes).any(|node| node != home && self.faults.full_node != Some(node))
         };
-        self.replicated.iter().copied().filter(|&id| !is_redundant(id) && can_be(id)).collect()
+        self.segments.replicated.iter().copied().filter(|&id| !is_redundant(id) && can_be(id)).collect()
     }
 }

@@ -40,7 +40,8 @@ impl Simulator {
             (user_of(index), if access == Access::Read { STALE_PERMISSION_MAX_US } else { 0 });
         let times = (asked.began_us.saturating_sub(hearsay_us), self.now_us);
         if !self
-            .permissions_oracle
+            .checks
+            .permissions
             .ever(asked.target.id, times, |permissions| permissions.allow(principal, access).is_ok())
         {
             self.violation(format!("done by user {}, who may not: {asked:?}", principal.uid));
@@ -56,12 +57,12 @@ impl Simulator {
             None => !can_read(permissions, principal),
         };
         // A name does not identify the segment that had it at that time.
-        matches!(asked.kind, Kind::Open(_)) || self.permissions_oracle.ever(asked.target.id, times, is)
+        matches!(asked.kind, Kind::Open(_)) || self.checks.permissions.ever(asked.target.id, times, is)
     }
 
     /// Returns true if a list may omit a segment for a client.
     pub(crate) fn may_be_hidden(&self, index: usize, began_us: u64, id: SegmentId) -> bool {
         let principal = user_of(index);
-        self.permissions_oracle.ever(id, (began_us, self.now_us), |permissions| !can_read(permissions, principal))
+        self.checks.permissions.ever(id, (began_us, self.now_us), |permissions| !can_read(permissions, principal))
     }
 }

@@ -51,7 +51,9 @@ impl Simulator {
     fn act(&mut self, node: usize, action: Action) {
         let here = &mut self.nodes[node];
         match action {
-            Action::Format { record, .. } if record.known_as != record.segment && self.full == Some(node) => {
+            Action::Format { record, .. }
+                if record.known_as != record.segment && self.faults.full_node == Some(node) =>
+            {
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, false);
             }
@@ -60,23 +62,23 @@ impl Simulator {
                 if record.spec.row_bytes as usize == Target::bucket_layout().row_bytes() {
                     here.describe_map(record.at);
                 }
-                self.header_locations.insert(record.segment, (node, record.at));
-                self.records.insert(record.segment, record);
+                self.segments.header_locations.insert(record.segment, (node, record.at));
+                self.segments.records.insert(record.segment, record);
                 self.record_permissions(node, &record);
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, true);
             }
             Action::DeleteRecord { segment } => {
-                self.records.remove(&segment);
-                self.last_free_ids.insert((node, segment.index()), segment);
+                self.segments.records.remove(&segment);
+                self.segments.last_free_ids.insert((node, segment.index()), segment);
             }
             Action::RewriteRecord { record } => {
-                self.records.insert(record.segment, record);
+                self.segments.records.insert(record.segment, record);
                 self.record_permissions(node, &record);
             }
             Action::Move { record, from, bytes } => {
                 here.relocate(from, record.at, bytes as usize);
-                self.header_locations.insert(record.segment, (node, record.at));
+                self.segments.header_locations.insert(record.segment, (node, record.at));
                 let now = self.now(node);
                 self.nodes[node].engine.moved(now, record.segment, true);
             }
@@ -89,11 +91,15 @@ impl Simulator {
             Action::EraseHeader { at } => {
                 let id = SegmentId::from_bits(here.header(at).segment);
                 here.erase(at);
-                if self.header_locations.get(&id) == Some(&(node, at)) && !self.replicated.contains(&id) {
-                    self.erased.insert(id);
+                if self.segments.header_locations.get(&id) == Some(&(node, at))
+                    && !self.segments.replicated.contains(&id)
+                {
+                    self.segments.erased.insert(id);
                 }
             }
-            Action::RevokeWindow { at } => self.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at)),
+            Action::RevokeWindow { at } => {
+                self.transfers.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at))
+            }
             Action::ReadWord { at } => {
                 let word = here.word(at);
                 here.engine.word_read(word);
@@ -276,7 +282,7 @@ impl Simulator {
             let keys: Vec<u64> = garbage.ranges.iter().map(key).collect();
             let bucket = id.to_bits() | (bucket + 1) << 59;
             self.report.entries_swept += keys.len() as u64;
-            self.maps.swept(bucket, (state >> 1) + 1, &keys);
+            self.checks.maps.swept(bucket, (state >> 1) + 1, &keys);
         }
         self.nodes[node].engine.garbage_found(now, id, search.as_ref());
     }
@@ -331,19 +337,19 @@ impl Simulator {
         let Message::Found { step, info, .. } = *message else { return };
         // A peer with a window over that memory keeps the window.
         let mine = (node, usize::from(peer.0) - 1, at);
-        let known = self.windows.iter().find(|&(_, window)| *window == mine).map(|(&key, _)| key);
+        let known = self.transfers.windows.iter().find(|&(_, window)| *window == mine).map(|(&key, _)| key);
         let key = known.unwrap_or_else(|| {
-            self.keys += 1;
-            self.keys
+            self.transfers.keys += 1;
+            self.transfers.keys
         });
-        self.windows.insert(key, mine);
+        self.transfers.windows.insert(key, mine);
         let window = RemoteWindow { key, base: at, bytes };
         self.send(node, peer, None, &Message::Found { step, info, window }, &[]);
     }
 
     fn begin_fetch(&mut self, node: usize, home: usize, fetch: Fetch) {
         let step = fetch.step;
-        self.fetches.insert((node, home, step));
+        self.transfers.fetches.insert((node, home, step));
         // A fetch on a dead connection ends when its node notices the cut.
         if let Some(life) = self.network.life(node, home) {
             let time_us = self.arrival(node, home);
@@ -419,7 +425,7 @@ impl Simulator {
             return;
         }
         const PIECE: usize = 64;
-        if self.windows.get(&fetch.window.key) != Some(&(to, from, fetch.window.base)) {
+        if self.transfers.windows.get(&fetch.window.key) != Some(&(to, from, fetch.window.base)) {
             return self.violation(format!("node {} read through a window that it had no longer: {fetch:?}", from + 1));
         }
         let home = &self.nodes[to];
@@ -472,7 +478,7 @@ impl Simulator {
     }
 
     pub(crate) fn complete_read(&mut self, from: usize, to: usize, life: u64, fetch: &Fetch) {
-        if self.network.life(from, to) != Some(life) || !self.fetches.remove(&(to, from, fetch.step)) {
+        if self.network.life(from, to) != Some(life) || !self.transfers.fetches.remove(&(to, from, fetch.step)) {
             return;
         }
         match fetch.target {

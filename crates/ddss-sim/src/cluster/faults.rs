@@ -57,7 +57,7 @@ impl Simulator {
             return;
         }
         self.report.cuts += 1;
-        self.windows.retain(|_, &mut (home, peer, _)| (home, peer) != (a, b) && (home, peer) != (b, a));
+        self.transfers.windows.retain(|_, &mut (home, peer, _)| (home, peer) != (a, b) && (home, peer) != (b, a));
         let (first, second) = (self.random.below(500), self.random.below(500));
         self.network.at(self.now_us + first, Event::Down { node: a, peer: b });
         self.network.at(self.now_us + second, Event::Down { node: b, peer: a });
@@ -65,12 +65,13 @@ impl Simulator {
     }
 
     pub(crate) fn down(&mut self, node: usize, peer: usize) {
-        let lost: Vec<_> = self.fetches.iter().copied().filter(|&(from, to, _)| from == node && to == peer).collect();
+        let lost: Vec<_> =
+            self.transfers.fetches.iter().copied().filter(|&(from, to, _)| from == node && to == peer).collect();
         let fetches_first = self.random.one_in(2);
         for turn in [true, false] {
             if turn == fetches_first {
                 for key in &lost {
-                    self.fetches.remove(key);
+                    self.transfers.fetches.remove(key);
                     self.fetched(node, key.2, Err(Failure::NodeDown));
                 }
             } else {
@@ -87,11 +88,11 @@ impl Simulator {
             return;
         }
         self.report.crashes += 1;
-        self.last_fault_us = self.now_us;
+        self.faults.last_us = self.now_us;
         for peer in (0..self.plan.nodes).filter(|&peer| peer != node) {
             self.cut(node, peer);
         }
-        self.fetches.retain(|&(from, _, _)| from != node);
+        self.transfers.fetches.retain(|&(from, _, _)| from != node);
         for index in 0..self.plan.clients {
             if let Some(asked) = self.nodes[node].clients[index].asked.take() {
                 self.record_unknown(node, &asked);
@@ -115,17 +116,19 @@ impl Simulator {
 
     /// Removes all segments whose home is this node.
     fn lose_segments(&mut self, node: usize) {
-        self.records.retain(|id, _| usize::from(id.home().0) != node + 1);
-        self.last_free_ids.retain(|place, _| place.0 != node);
+        self.segments.records.retain(|id, _| usize::from(id.home().0) != node + 1);
+        self.segments.last_free_ids.retain(|place, _| place.0 != node);
         let lost: Vec<_> =
-            self.header_locations.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
-        for id in lost.into_iter().filter(|id| !self.replicated.contains(id)) {
-            self.lost.entry(id).or_insert(self.now_us);
+            self.segments.header_locations.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
+        for id in lost.into_iter().filter(|id| !self.segments.replicated.contains(id)) {
+            self.segments.lost.entry(id).or_insert(self.now_us);
         }
         self.find_lost();
         for temp in 0..Self::TEMPORARY_MAX {
-            if let Some(target) = self.temporary[temp].filter(|target| self.lost.contains_key(&target.id)) {
-                self.gone.push(target);
+            if let Some(target) =
+                self.segments.temporary[temp].filter(|target| self.segments.lost.contains_key(&target.id))
+            {
+                self.segments.gone.push(target);
                 self.forget_temp(temp);
             }
         }
@@ -137,7 +140,7 @@ impl Simulator {
         self.raft.resend_decisions(node);
         self.plant();
         for index in (node..self.plan.segments).step_by(self.plan.nodes) {
-            self.gone.push(self.targets[index]);
+            self.segments.gone.push(self.segments.targets[index]);
             self.allocate(index, node);
         }
         let first_table = self.plan.segments + self.plan.replicated;
@@ -145,10 +148,10 @@ impl Simulator {
             if index % self.plan.nodes != node || self.spec_of(index, 1).copies > 1 {
                 continue;
             }
-            self.gone.push(self.targets[index]);
+            self.segments.gone.push(self.segments.targets[index]);
             self.allocate(index, node);
         }
-        for index in std::mem::take(&mut self.to_allocate) {
+        for index in std::mem::take(&mut self.segments.to_allocate) {
             self.allocate(index, node);
         }
         self.schedule_next_call(node);
@@ -168,7 +171,7 @@ impl Simulator {
         self.raft.resend_decisions(node);
         self.plant();
         let found: Vec<Record> =
-            self.records.values().filter(|record| record.segment.home() == ids[node]).copied().collect();
+            self.segments.records.values().filter(|record| record.segment.home() == ids[node]).copied().collect();
         let here = &mut self.nodes[node];
         for record in &found {
             here.mark(record.at, LockToken::default());
@@ -179,11 +182,11 @@ impl Simulator {
             }
             let restored = here.engine.restore(record, version, Timestamp(header.timestamp));
             assert_eq!(restored, Ok(()), "what was written down is found again");
-            let oldest = self.oldest.entry(record.known_as).or_default();
+            let oldest = self.segments.oldest.entry(record.known_as).or_default();
             *oldest = version.0.max(*oldest);
         }
         // Ids of released segments are not reused.
-        for (_, &last) in self.last_free_ids.range((node, 0)..=(node, u32::MAX)) {
+        for (_, &last) in self.segments.last_free_ids.range((node, 0)..=(node, u32::MAX)) {
             let taken = found.iter().any(|record| record.segment.index() == last.index());
             if !taken {
                 self.nodes[node].engine.restore_free(last);

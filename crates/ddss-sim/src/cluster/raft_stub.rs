@@ -22,7 +22,7 @@ impl Simulator {
     }
 
     pub(crate) fn send_to_raft(&mut self, node: usize, said: NodeMessage) {
-        if self.partitions[node] == 0 {
+        if self.faults.partitions[node] == 0 {
             let (later_us, life) = (self.raft_delay(), self.nodes[node].life);
             self.network.at(self.now_us + later_us, Event::AtCouncil { node, life, said });
         }
@@ -34,7 +34,7 @@ impl Simulator {
     }
 
     pub(crate) fn receive_at_raft(&mut self, node: usize, life: u64, said: NodeMessage) {
-        if self.partitions[node] != 0 || life < self.raft.lives[node].run {
+        if self.faults.partitions[node] != 0 || life < self.raft.lives[node].run {
             return;
         }
         self.raft.lives[node].run = life;
@@ -92,7 +92,7 @@ impl Simulator {
         let Proposal { segment, epoch, turn, word, .. } = *decision;
         let here = NodeId(node as u16 + 1);
         let known = self.raft.assignments.get(&segment).copied();
-        if self.lost.contains_key(&segment) {
+        if self.segments.lost.contains_key(&segment) {
             return;
         }
         let first =
@@ -110,11 +110,11 @@ impl Simulator {
                     return;
                 }
                 self.report.takeovers += 1;
-                self.last_fault_us = self.now_us;
+                self.faults.last_us = self.now_us;
                 let newest = self.newest_at(node, segment);
-                self.oldest.insert(segment, newest);
+                self.segments.oldest.insert(segment, newest);
                 if let Some(record) = self.record_at(node, segment) {
-                    self.permissions_oracle.note(self.now_us, &record);
+                    self.checks.permissions.note(self.now_us, &record);
                 }
                 let (home, replica, epoch) = (here, assignment.home, epoch + 1);
                 RoleAssignment { segment, home, replica, epoch, turn: 0, paired: false, vacant: false }
@@ -140,7 +140,7 @@ impl Simulator {
 
     /// Delivers decisions to a node.
     pub(crate) fn receive_decisions(&mut self, node: usize, life: u64, upto: usize, lease_until_us: u64) {
-        if self.partitions[node] != 0 || self.nodes[node].life != life {
+        if self.faults.partitions[node] != 0 || self.nodes[node].life != life {
             return;
         }
         let now = self.now(node);
@@ -175,7 +175,11 @@ impl Simulator {
 
     fn record_at(&self, node: usize, id: SegmentId) -> Option<Record> {
         let is_it = |slot: &SegmentId| usize::from(slot.home().0) == node + 1;
-        self.records.iter().find(|&(slot, record)| is_it(slot) && record.known_as == id).map(|(_, record)| *record)
+        self.segments
+            .records
+            .iter()
+            .find(|&(slot, record)| is_it(slot) && record.known_as == id)
+            .map(|(_, record)| *record)
     }
 
     /// Records the permissions that the home has written; those of a replica are a late copy.
@@ -183,7 +187,7 @@ impl Simulator {
         let home =
             self.raft.assignments.get(&record.known_as).map_or(record.known_as.home(), |assignment| assignment.home);
         if usize::from(home.0) == node + 1 {
-            self.permissions_oracle.note(self.now_us, record);
+            self.checks.permissions.note(self.now_us, record);
         }
     }
 
@@ -205,7 +209,7 @@ impl Simulator {
 
     /// Finds lost segments: the home has lost its memory and no replica is complete.
     pub(crate) fn find_lost(&mut self) {
-        let replicated: Vec<SegmentId> = self.replicated.iter().copied().collect();
+        let replicated: Vec<SegmentId> = self.segments.replicated.iter().copied().collect();
         for id in replicated {
             let assignment = self.raft.assignments.get(&id).copied();
             let home = assignment.map_or(id.home(), |assignment| assignment.home);
@@ -215,30 +219,30 @@ impl Simulator {
                 continue;
             }
             self.report.lost_twice += 1;
-            self.replicated.remove(&id);
-            self.lost.entry(id).or_insert(self.now_us);
+            self.segments.replicated.remove(&id);
+            self.segments.lost.entry(id).or_insert(self.now_us);
             self.raft.assignments.remove(&id);
             self.publish(Decision::Gone(id));
-            if let Some(index) = self.targets.iter().position(|target| target.id == id) {
-                self.gone.push(self.targets[index]);
-                self.to_allocate.insert(index);
+            if let Some(index) = self.segments.targets.iter().position(|target| target.id == id) {
+                self.segments.gone.push(self.segments.targets[index]);
+                self.segments.to_allocate.insert(index);
             }
         }
     }
 
     /// Separates some nodes from the others and from the Raft stub.
     pub(crate) fn isolate(&mut self, first: usize, second: Option<usize>, until_us: u64) {
-        if self.partitions.iter().any(|&island| island != 0) {
+        if self.faults.partitions.iter().any(|&island| island != 0) {
             return;
         }
         self.report.isolations += 1;
-        self.last_fault_us = self.now_us;
+        self.faults.last_us = self.now_us;
         for node in [Some(first), second].into_iter().flatten() {
-            self.partitions[node] = 1;
+            self.faults.partitions[node] = 1;
         }
         for a in 0..self.plan.nodes {
             for b in a + 1..self.plan.nodes {
-                if self.partitions[a] != self.partitions[b] {
+                if self.faults.partitions[a] != self.faults.partitions[b] {
                     self.cut(a, b);
                 }
             }
@@ -247,6 +251,6 @@ impl Simulator {
     }
 
     pub(crate) fn heal(&mut self) {
-        self.partitions.fill(0);
+        self.faults.partitions.fill(0);
     }
 }

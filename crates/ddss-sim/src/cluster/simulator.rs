@@ -15,19 +15,19 @@ use ddss_core::{
 use ddss_engine::{Now, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) struct Simulator {
-    pub(crate) plan: Scenario,
-    /// True if the reads of one batch are in flight together.
-    pub(crate) reads_overlap: bool,
-    pub(crate) now_us: u64,
-    pub(crate) random: Random,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) network: Network,
+/// What is in flight between the nodes' memories.
+#[derive(Default)]
+pub(crate) struct Transfers {
     /// Fetches in flight: node, peer, step.
     pub(crate) fetches: BTreeSet<(usize, usize, StepId)>,
     /// Memory windows over segments: home, permitted reader, address.
     pub(crate) windows: BTreeMap<u32, (usize, usize, u64)>,
     pub(crate) keys: u32,
+}
+
+/// What the simulation knows of the segments.
+#[derive(Default)]
+pub(crate) struct KnownSegments {
     /// Permanent segments; the first one is a counter.
     pub(crate) targets: Vec<Target>,
     /// Temporary segments.
@@ -40,39 +40,64 @@ pub(crate) struct Simulator {
     pub(crate) records: BTreeMap<SegmentId, Record>,
     /// Last id of each free index, as recorded by its home.
     pub(crate) last_free_ids: BTreeMap<(usize, u32), SegmentId>,
-    pub(crate) permissions_oracle: PermissionOracle,
     /// Oldest version that a home can have of a recovered segment.
     pub(crate) oldest: BTreeMap<SegmentId, u64>,
     /// Segments that their homes have erased.
     pub(crate) erased: BTreeSet<SegmentId>,
     /// Lost segments, and the time of the loss.
     pub(crate) lost: BTreeMap<SegmentId, u64>,
-    pub(crate) raft: RaftStub,
-    /// Partition of each node; nodes of one number reach each other, and the Raft stub is in 0.
-    pub(crate) partitions: Vec<u8>,
     /// Existing segments with a replica.
     pub(crate) replicated: BTreeSet<SegmentId>,
-    /// Node without room for replicas.
-    pub(crate) full: Option<usize>,
-    /// True after the end of all faults.
-    pub(crate) faults_ended: bool,
     /// Permanent segments to allocate again.
     pub(crate) to_allocate: BTreeSet<usize>,
+}
+
+/// Faults of this run.
+#[derive(Default)]
+pub(crate) struct Faults {
+    /// Partition of each node; nodes of one number reach each other, and the Raft stub is in 0.
+    pub(crate) partitions: Vec<u8>,
+    /// Node without room for replicas.
+    pub(crate) full_node: Option<usize>,
+    /// True after the end of all faults.
+    pub(crate) have_ended: bool,
+    /// Time of the last fault of a connection or a node.
+    pub(crate) last_us: u64,
+}
+
+/// What is checked during the run and at its end.
+#[derive(Default)]
+pub(crate) struct Checks {
+    pub(crate) permissions: PermissionOracle,
     pub(crate) history: History,
     pub(crate) sections: MutexChecker,
     pub(crate) stamps: TimestampChecker,
     pub(crate) maps: MapChecker,
-    pub(crate) report: Report,
-    pub(crate) marks: u64,
-    pub(crate) requests: u64,
-    /// Time of the last fault of a connection or a node.
-    pub(crate) last_fault_us: u64,
-    /// Time of the last request.
-    pub(crate) asked_us: u64,
     /// Times of lock grants of each segment, with the highest token until then.
     pub(crate) tokens: BTreeMap<SegmentId, Vec<(u64, u64)>>,
     /// Values that additions found.
     pub(crate) additions: BTreeSet<u64>,
+}
+
+/// A cluster in virtual time.
+pub(crate) struct Simulator {
+    pub(crate) plan: Scenario,
+    /// True if the reads of one batch are in flight together.
+    pub(crate) reads_overlap: bool,
+    pub(crate) now_us: u64,
+    pub(crate) random: Random,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) network: Network,
+    pub(crate) transfers: Transfers,
+    pub(crate) segments: KnownSegments,
+    pub(crate) raft: RaftStub,
+    pub(crate) faults: Faults,
+    pub(crate) checks: Checks,
+    pub(crate) report: Report,
+    pub(crate) marks: u64,
+    pub(crate) requests: u64,
+    /// Time of the last request.
+    pub(crate) asked_us: u64,
     /// Last completed call, for tests with sequential calls.
     pub(crate) last: Option<(PendingCall, Completion, u64)>,
 }
@@ -127,36 +152,19 @@ impl Simulator {
             random,
             nodes,
             network,
-            fetches: BTreeSet::new(),
-            windows: BTreeMap::new(),
-            keys: 0,
-            targets: Vec::new(),
-            temporary: [None; Self::TEMPORARY_MAX],
-            gone: Vec::new(),
-            header_locations: BTreeMap::new(),
-            records: BTreeMap::new(),
-            last_free_ids: BTreeMap::new(),
-            permissions_oracle: PermissionOracle::default(),
-            oldest: BTreeMap::new(),
-            erased: BTreeSet::new(),
-            lost: BTreeMap::new(),
+            transfers: Transfers::default(),
+            segments: KnownSegments::default(),
             raft: RaftStub::new(plan.nodes),
-            partitions: vec![0; plan.nodes],
-            replicated: BTreeSet::new(),
-            full: Self::full_node(seed, plan.nodes).filter(|_| plan.faults),
-            faults_ended: false,
-            to_allocate: BTreeSet::new(),
-            history: History::default(),
-            sections: MutexChecker::default(),
-            stamps: TimestampChecker::default(),
-            maps: MapChecker::default(),
+            faults: Faults {
+                partitions: vec![0; plan.nodes],
+                full_node: Self::full_node(seed, plan.nodes).filter(|_| plan.faults),
+                ..Faults::default()
+            },
+            checks: Checks::default(),
             report: Report { seed, ..Report::default() },
             marks: Self::FRESH,
             requests: 0,
-            last_fault_us: 0,
             asked_us: 0,
-            tokens: BTreeMap::new(),
-            additions: BTreeSet::new(),
             last: None,
         };
         world.plant();
@@ -234,7 +242,7 @@ impl Simulator {
         match event {
             // A dead node handles no event, but its connections and its clock return with it.
             Event::Up { a, b } if dead => self.network.at(self.now_us + 1000, Event::Up { a, b }),
-            Event::Up { a, b } if self.partitions[a] != self.partitions[b] => {
+            Event::Up { a, b } if self.faults.partitions[a] != self.faults.partitions[b] => {
                 self.network.at(self.now_us + 1000, Event::Up { a, b });
             }
             Event::Tick { node } if dead => self.network.at(self.now_us + 1000, Event::Tick { node }),
@@ -256,7 +264,7 @@ impl Simulator {
             Event::Fetched { from, to, life, fetch } => self.complete_read(from, to, life, &fetch),
             Event::Cut { a, b } => self.cut(a, b),
             Event::Down { node, peer } => {
-                self.last_fault_us = self.now_us;
+                self.faults.last_us = self.now_us;
                 self.down(node, peer);
             }
             Event::Up { a, b } => {
@@ -316,31 +324,31 @@ impl Simulator {
         if let Some(row) = target.row {
             let layout = TableLayout::new(target.length as u32).expect("a table has rows");
             let place = layout.record(row);
-            let at = match self.replicated.contains(&id) {
+            let at = match self.segments.replicated.contains(&id) {
                 true => self.home_of_replicated(id),
-                false => self.header_locations.get(&id).copied(),
+                false => self.segments.header_locations.get(&id).copied(),
             };
             return at.map_or(0, |(node, at)| self.nodes[node].record(place.of_segment(at).header).0 >> 1);
         }
-        if self.replicated.contains(&id) {
+        if self.segments.replicated.contains(&id) {
             return self.newest_replicated(id);
         }
-        self.header_locations.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
+        self.segments.header_locations.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
     }
 
     /// Returns true if a segment may be lost or released.
     pub(crate) fn is_gone(&self, id: SegmentId) -> bool {
-        self.erased.contains(&id) || self.lost.contains_key(&id)
+        self.segments.erased.contains(&id) || self.segments.lost.contains_key(&id)
     }
 
     /// Checks that the counter lies between the certain and the possible additions.
     pub(crate) fn check_counter(&mut self) {
-        let Some(&(node, at)) = self.header_locations.get(&self.targets[0].id) else { return };
+        let Some(&(node, at)) = self.segments.header_locations.get(&self.segments.targets[0].id) else { return };
         if self.nodes[node].dead {
             return;
         }
         let word = self.nodes[node].word(at + Header::DATA_OFFSET);
-        let (sure, maybe) = (self.additions.len() as u64, self.report.additions_unknown);
+        let (sure, maybe) = (self.checks.additions.len() as u64, self.report.additions_unknown);
         let open = self.nodes.iter().flat_map(|node| &node.clients).filter_map(|client| client.asked.as_ref());
         let open = open.filter(|asked| asked.adds()).count() as u64;
         if word < sure || word > sure + maybe + open {
@@ -351,7 +359,7 @@ impl Simulator {
     /// Searches a linear order for each Strict segment.
     fn search(&mut self) {
         let mut found = Vec::new();
-        for (segment, seen) in self.history.of_model(Model::Strict) {
+        for (segment, seen) in self.checks.history.of_model(Model::Strict) {
             let mut first_seen = BTreeMap::new();
             for get in seen.iter().filter(|seen| seen.mark.is_some() && matches!(seen.what, OperationKind::Get(_))) {
                 let ended_us = first_seen.entry(get.mark).or_insert(get.ended_us);
@@ -393,10 +401,10 @@ impl Simulator {
         self.report.handed = counters.iter().map(|counters| counters.served_gets).sum();
         self.report.copied = counters.iter().map(|counters| counters.cache_hits).sum();
         self.check_counter();
-        self.report.violations.extend(self.history.violations());
-        self.report.violations.extend(self.sections.violations());
-        self.report.violations.extend(self.stamps.violations());
-        self.report.violations.extend(self.maps.violations());
+        self.report.violations.extend(self.checks.history.violations());
+        self.report.violations.extend(self.checks.sections.violations());
+        self.report.violations.extend(self.checks.stamps.violations());
+        self.report.violations.extend(self.checks.maps.violations());
         self.search();
         self.report
     }

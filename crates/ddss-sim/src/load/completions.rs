@@ -30,13 +30,13 @@ impl Simulator {
         let Some(what) = asked.what() else { return };
         if asked.mark.is_some() || version.is_some() {
             let (segment, began_us) = (asked.target.key(), asked.began_us);
-            self.history.note(Observation { segment, node, began_us, ended_us, what, version, mark });
+            self.checks.history.note(Observation { segment, node, began_us, ended_us, what, version, mark });
         }
     }
 
     /// Records a call with unknown outcome.
     pub(crate) fn record_unknown(&mut self, node: usize, asked: &PendingCall) {
-        self.report.additions_unknown += u64::from(asked.adds() && asked.target.id == self.targets[0].id);
+        self.report.additions_unknown += u64::from(asked.adds() && asked.target.id == self.segments.targets[0].id);
         self.note(node, asked, u64::MAX, None, asked.mark);
         self.note_entry(asked, u64::MAX, None);
         if let Kind::Release(temp) = asked.kind {
@@ -46,7 +46,7 @@ impl Simulator {
     }
 
     pub(crate) fn forget_temp(&mut self, temp: usize) {
-        self.temporary[temp] = None;
+        self.segments.temporary[temp] = None;
     }
 
     pub(crate) fn reply(&mut self, node: usize, client: ClientId, completion: &Completion) {
@@ -134,7 +134,7 @@ impl Simulator {
             row_bytes => self.spec_of(index, u64::from(row_bytes) / 8),
         };
         if spec.copies > 1 {
-            self.replicated.insert(opened.segment);
+            self.segments.replicated.insert(opened.segment);
         }
         let (model, history_len, replicated) = (spec.model, spec.history_len(), spec.copies > 1);
         let length = if opened.row_bytes > 0 { opened.row_bytes as usize } else { opened.bytes as usize };
@@ -147,18 +147,18 @@ impl Simulator {
         let target = Target { id: opened.segment, row, content, length, model, history_len, replicated };
         self.note_models(&target);
         if index == 0 {
-            (self.additions, self.report.additions_unknown) = Default::default();
+            (self.checks.additions, self.report.additions_unknown) = Default::default();
         }
-        match self.targets.get_mut(index) {
+        match self.segments.targets.get_mut(index) {
             Some(place) => *place = target,
-            None => self.targets.push(target),
+            None => self.segments.targets.push(target),
         }
     }
 
     /// Records the model of a segment, or of all rows of a table.
     fn note_models(&mut self, target: &Target) {
         for row in 0..if target.row.is_some() { Target::ROWS } else { 1 } {
-            self.history.model(Target { row: Some(row), ..*target }.key(), target.model);
+            self.checks.history.model(Target { row: Some(row), ..*target }.key(), target.model);
         }
     }
 
@@ -194,23 +194,23 @@ impl Simulator {
         }
         match asked.kind {
             Kind::Get | Kind::GetMany | Kind::GetAsking(_) | Kind::GetBucket => {
-                self.sections.called(place, by, false, model, (asked.began_us, now_us));
+                self.checks.sections.called(place, by, false, model, (asked.began_us, now_us));
             }
             Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::CommitUpload(_) => {
                 let is_large = matches!(asked.kind, Kind::CommitUpload(_));
                 self.report.large_puts += u64::from(is_large);
                 self.report.large_puts_with_copies += u64::from(is_large && target.replicated);
-                self.sections.called(place, by, true, model, (asked.began_us, now_us));
+                self.checks.sections.called(place, by, true, model, (asked.began_us, now_us));
             }
             Kind::Add | Kind::AddHeld => {
                 if asked.kind == Kind::Add {
-                    self.sections.called(place, by, true, Model::Strict, (asked.began_us, now_us));
+                    self.checks.sections.called(place, by, true, Model::Strict, (asked.began_us, now_us));
                 }
                 self.report.sections += u64::from(asked.kind == Kind::AddHeld);
                 self.added(&target, version, first_word(completion));
             }
             Kind::ChangeEntry(..) => {
-                self.sections.called(place, by, true, model, (asked.began_us, now_us));
+                self.checks.sections.called(place, by, true, model, (asked.began_us, now_us));
                 self.note_entry(asked, now_us, Some((version, EntryState::of_word(first_word(completion)))));
             }
             Kind::PutHeld => self.put_held(held, version),
@@ -220,7 +220,7 @@ impl Simulator {
                     let (ended_us, (segment, row)) = (asked.began_us, place);
                     self.report.row_sections += u64::from(of_row);
                     let row = row.filter(|_| of_row);
-                    self.sections.held(CriticalSection { segment, row, holder: by, shared, began_us, ended_us });
+                    self.checks.sections.held(CriticalSection { segment, row, holder: by, shared, began_us, ended_us });
                 }
             }
             Kind::Await(above) if version <= above => {
@@ -232,9 +232,9 @@ impl Simulator {
             Kind::Make(temp) | Kind::Open(temp) => self.opened(temp, asked, completion),
             Kind::Release(temp) => {
                 self.report.released += 1;
-                self.lost.insert(target.id, now_us);
-                self.gone.push(target);
-                if self.temporary[temp].is_some_and(|temp| temp.id == target.id) {
+                self.segments.lost.insert(target.id, now_us);
+                self.segments.gone.push(target);
+                if self.segments.temporary[temp].is_some_and(|temp| temp.id == target.id) {
                     self.forget_temp(temp);
                 }
             }
@@ -254,9 +254,9 @@ impl Simulator {
             return;
         }
         let (history, version, timestamp) = (asked.target.key(), completion.version.0, completion.timestamp.0);
-        self.stamps.told(history, version, timestamp);
+        self.checks.stamps.told(history, version, timestamp);
         if asked.mark.is_some() {
-            self.stamps.made(history, version, timestamp, asked.heard);
+            self.checks.stamps.made(history, version, timestamp, asked.heard);
         }
         self.nodes[node].heard = self.nodes[node].heard.max(timestamp);
     }
@@ -270,13 +270,13 @@ impl Simulator {
         let named = named && !(asked.kind == Kind::UploadPart && asked.target.replicated);
         // A cached copy may be as old as the model allows.
         let old_us = if let Model::Temporal(micros) = asked.target.model { micros.into() } else { 0 };
-        named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
+        named && self.segments.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
     }
 
     /// Checks that a token is greater than all tokens granted before its request.
     fn granted(&mut self, id: SegmentId, began_us: u64, token: u64) {
         let now_us = self.now_us;
-        let given = self.tokens.entry(id).or_default();
+        let given = self.checks.tokens.entry(id).or_default();
         let before = given.partition_point(|&(ended_us, _)| ended_us < began_us);
         let greatest = before.checked_sub(1).map_or(0, |last| given[last].1);
         let newest = given.last().map_or(0, |&(_, newest)| newest);
@@ -310,8 +310,8 @@ impl Simulator {
             found.push(listing.info.segment);
         }
         let complete = page.node.0 >= from && !page.more && page.bytes > 0;
-        let stays = |target: &&Target| target.id.home() == page.node && !self.replicated.contains(&target.id);
-        let here = self.targets.iter().filter(stays);
+        let stays = |target: &&Target| target.id.home() == page.node && !self.segments.replicated.contains(&target.id);
+        let here = self.segments.targets.iter().filter(stays);
         let missing: Vec<SegmentId> = here.map(|target| target.id).filter(|id| !found.contains(id)).collect();
         let is_missed = |&id: &SegmentId| !self.is_gone(id) && !self.may_be_hidden(index, began_us, id);
         if complete && missing.iter().any(is_missed) {
@@ -321,10 +321,10 @@ impl Simulator {
 
     fn opened(&mut self, temp: usize, asked: &PendingCall, completion: &Completion) {
         let OpenedSegment { segment: id, bytes, row_bytes, .. } = OpenedSegment::decode(&completion.data);
-        if self.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
+        if self.segments.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
             return self.violation(format!("{id} was opened after it was gone"));
         }
-        if !self.header_locations.contains_key(&id) {
+        if !self.segments.header_locations.contains_key(&id) {
             return self.violation(format!("{id} was opened, which nobody made"));
         }
         let spec = Self::temp_spec(bytes / 8);
@@ -336,14 +336,14 @@ impl Simulator {
             };
             let target = Target { id, row, content, length, model, history_len, replicated: false };
             self.note_models(&target);
-            self.temporary[temp] = Some(target);
+            self.segments.temporary[temp] = Some(target);
         }
     }
 
     fn failed(&mut self, index: usize, asked: &PendingCall, failure: Failure) {
         let target = asked.target;
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
-        let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
+        let oldest = self.segments.oldest.get(&target.id).copied().unwrap_or(0);
         let kept_from = self.newest(&target).saturating_sub(target.history_len.into()).max(oldest);
         let wrong = match (failure, asked.kind) {
             (Failure::NotFound, _) => named && !self.is_gone(target.id),
@@ -386,7 +386,7 @@ impl Simulator {
     /// Checks that a lock was not lost before its lease ended, unless its holder's node lost the connection to the home.
     fn lock_lost(&mut self, held: &HeldLock) {
         let lasts_until_us = held.renewed_us.unwrap_or(held.asked_us) + u64::from(LEASE_US);
-        if self.now_us < lasts_until_us && self.last_fault_us + 50_000 < held.asked_us && !self.is_gone(held.target.id)
+        if self.now_us < lasts_until_us && self.faults.last_us + 50_000 < held.asked_us && !self.is_gone(held.target.id)
         {
             self.violation(format!("a lock was lost at {}, before its lease ran out: {held:?}", self.now_us));
         }
@@ -442,7 +442,7 @@ impl Simulator {
 
     /// Records the value that an addition found: each value is found once.
     fn added(&mut self, counter: &Target, version: u64, found: u64) {
-        if counter.id == self.targets[0].id && !self.additions.insert(found) {
+        if counter.id == self.segments.targets[0].id && !self.checks.additions.insert(found) {
             self.violation(format!("two additions found the same number {found}"));
         }
         // Each change of the counter in a table is one addition.
@@ -459,7 +459,7 @@ impl Simulator {
         let expected = expected.flatten();
         self.report.entry_changes += u64::from(result.is_some_and(|(_, state)| state != EntryState::Elsewhere));
         let bucket = target.key();
-        self.maps.changed(EntryCall { bucket, key, content, expected, kind, began_us, ended_us, result });
+        self.checks.maps.changed(EntryCall { bucket, key, content, expected, kind, began_us, ended_us, result });
     }
 
     /// Records the entries that a client has read.
@@ -476,7 +476,13 @@ impl Simulator {
         if let Some(&(key, content)) = entries.get(asked.request as usize % entries.len().max(1)) {
             self.nodes[node].clients[index].entry = Some(SeenEntry { target: asked.target, key, content });
         }
-        self.maps.viewed(BucketView { bucket, began_us: asked.began_us, ended_us: self.now_us, version, entries });
+        self.checks.maps.viewed(BucketView {
+            bucket,
+            began_us: asked.began_us,
+            ended_us: self.now_us,
+            version,
+            entries,
+        });
     }
 }
 

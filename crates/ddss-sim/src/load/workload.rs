@@ -79,12 +79,12 @@ impl Simulator {
             return (Kind::AwaitAnyRow(watch.number), watch.target);
         }
         let target = match self.random.below(24) {
-            0..=1 => self.targets[0],
-            2..=3 => match self.temporary[self.random.below(Self::TEMPORARY_MAX as u64) as usize] {
+            0..=1 => self.segments.targets[0],
+            2..=3 => match self.segments.temporary[self.random.below(Self::TEMPORARY_MAX as u64) as usize] {
                 Some(target) => target,
-                None => self.targets[1],
+                None => self.segments.targets[1],
             },
-            _ => self.targets[1 + self.random.below(self.targets.len() as u64 - 1) as usize],
+            _ => self.segments.targets[1 + self.random.below(self.segments.targets.len() as u64 - 1) as usize],
         };
         let first_row = u64::from(target.content == Content::Bucket);
         let target = match target.row {
@@ -108,7 +108,8 @@ impl Simulator {
             seen.map(|version| version.saturating_sub(random.below(back + 1))).unwrap_or_else(|| random.below(9))
         };
         let closed = self
-            .permissions_oracle
+            .checks
+            .permissions
             .now(target.id)
             .is_some_and(|now| now.mode != MODE_OPEN && now.owner == user_of(index));
         let kind = match self.random.below(40) {
@@ -178,14 +179,14 @@ impl Simulator {
     fn choose_name(&mut self) -> (Kind, Target) {
         let temp = self.random.below(Self::TEMPORARY_MAX as u64) as usize;
         match self.random.below(7) {
-            0 => match self.temporary[temp] {
+            0 => match self.segments.temporary[temp] {
                 Some(target) => (Kind::Release(temp), target),
                 None => (Kind::Make(temp), NOTHING),
             },
-            1..=2 if self.temporary[temp].is_none() => (Kind::Make(temp), NOTHING),
+            1..=2 if self.segments.temporary[temp].is_none() => (Kind::Make(temp), NOTHING),
             1..=3 => (Kind::Open(temp), NOTHING),
             4 => (Kind::List(1 + self.random.below(self.plan.nodes as u64) as u16), NOTHING),
-            _ => match self.gone.last() {
+            _ => match self.segments.gone.last() {
                 Some(&target) => (Kind::GetGone, target),
                 None => (Kind::List(1), NOTHING),
             },
