@@ -29,7 +29,7 @@
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
 //! | `home/name_claims.rs`, `outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
 //! | `home/roles.rs`, `home/replicated.rs` | decisions of the cluster; operations that a replica has acknowledged |
-//! | `home/replica/` | the replica's side |
+//! | `replica/` | the replica's side |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
 //! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |
 //! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |
@@ -57,6 +57,7 @@ mod locks;
 mod outgoing_bytes;
 mod peer_messages;
 mod remote;
+mod replica;
 mod replication;
 mod requester;
 mod results;

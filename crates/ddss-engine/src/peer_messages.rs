@@ -34,7 +34,7 @@ impl Engine {
             Message::UploadPart { step, principal, segment, client, part, length, staged } => {
                 let (requester, deadline_us) = (Requester::Peer(node, step), deadline(now, TIMEOUT_DEFAULT_US));
                 let uploader = Uploader { requester, principal, client, deadline_us };
-                let source = self.home().source_of(node, staged, tail);
+                let source = self.output.source_of(node, staged, tail);
                 let stored = self.home().store_part(now, &uploader, segment, part, (source, length));
                 if let (Err(_), CommitSource::Buffer(buffer)) = (&stored, source) {
                     self.output.drop_buffer(&buffer);

@@ -122,7 +122,7 @@ impl Home<'_> {
                 CommitSource::Buffer(self.output.store(&bytes[..usize::from(*length)]))
             }
             (Requester::Peer(node, _), Payload::Arena(range)) => {
-                self.source_of(node, range.staged_at().unwrap_or(Message::NOT_STAGED), caller.text)
+                self.output.source_of(node, range.staged_at().unwrap_or(Message::NOT_STAGED), caller.text)
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::config::Counters;
 use crate::locks::handler::Locks;
 use crate::locks::watches::Watches;
 use crate::outgoing_bytes::OutgoingBytes;
+use crate::replica::handler::ReplicaStore;
 use crate::replication::handler::Replication;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
@@ -60,6 +61,12 @@ impl Home<'_> {
     pub(crate) fn replication(&mut self) -> Replication<'_> {
         let Home { segments, replicas, peers, served_gets, uploads, clock, output, .. } = self;
         Replication { segments, replicas, peers, served_gets, uploads, clock, output }
+    }
+
+    /// Returns the handler of what other homes send to their replicas here.
+    pub(crate) fn replica_store(&mut self) -> ReplicaStore<'_> {
+        let Home { segments, replicas, uploads, clock, counters, output, .. } = self;
+        ReplicaStore { segments, replicas, uploads, clock, counters, output }
     }
 
     /// Returns the handler of watches.

@@ -1,10 +1,10 @@
 //! Operations on segments whose home is this node. `handler.rs` names the state that they borrow. `home_ops.rs` decides
 //! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `rows/`
 //! decides the same for tables and maps. `roles.rs` follows decisions about replicas, `replicated.rs` executes operations that
-//! replicas have acknowledged, and `replica/` stores what other homes send. The other files cover uploads, creation, names
+//! replicas have acknowledged, and `replica.rs` creates and drops replicas of other homes. The other files cover uploads, creation, names
 //! and metadata.
 //!
-//! The home calls `locks/`, `commits/`, `uploads/`, `replication/` and `outgoing_bytes.rs`. None of them calls the home.
+//! The home calls `locks/`, `commits/`, `uploads/`, `replication/`, `replica/` and `outgoing_bytes.rs`. None of them calls the home.
 
 pub(crate) mod execute;
 pub(crate) mod fast_path;

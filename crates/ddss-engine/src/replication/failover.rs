@@ -43,7 +43,7 @@ impl Replication<'_> {
 
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
     pub(crate) fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
-        self.drop_incoming(id);
+        self.upload_memory().drop_incoming(id);
         let counts_on = planted!(self.segments, RowChangesOfEarlierTerm);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         if !counts_on {

@@ -325,7 +325,7 @@ impl Replication<'_> {
     /// Answers everything that waits for the replica of a segment that is being released.
     pub(crate) fn end_replication(&mut self, now: Now, id: SegmentId) {
         self.end_forward(now, id, Outcome::Failed(Failure::NotFound), ReplyFields::default());
-        self.drop_incoming(id);
+        self.upload_memory().drop_incoming(id);
         let deferred_updates = self
             .segments
             .replication_of(id)

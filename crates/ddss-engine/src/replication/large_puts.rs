@@ -150,13 +150,4 @@ impl Replication<'_> {
             self.uploads.abandon(now.steady_us, upload.from);
         }
     }
-
-    /// Drops the parts of a large put that will not be completed.
-    pub(crate) fn drop_incoming(&mut self, id: SegmentId) {
-        let Some((_, upload)) = self.segments.replication_of(id).and_then(|replication| replication.incoming.take())
-        else {
-            return;
-        };
-        self.upload_memory().drop_one(upload);
-    }
 }

@@ -1,6 +1,6 @@
 //! Output of the engine: the actions for the daemon, the bytes that they name, and the clients that get replies.
 
-use crate::action::{Action, Commit, MessageBody, RangeSet, Reply};
+use crate::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
 use crate::ids::BufferId;
 use crate::requester::{LocalCaller, ReplyFields, Requester};
 use crate::state::action_queue::{ActionQueue, SetAside};
@@ -46,6 +46,14 @@ impl Output {
     pub(crate) fn detach(&mut self, id: ClientId) -> bool {
         self.parked.detach(id);
         self.clients.detach(id)
+    }
+
+    /// Returns the source of bytes from a message or from staging memory. Message bytes stay in a buffer until used.
+    pub(crate) fn source_of(&mut self, node: NodeId, staged: u64, tail: &[u8]) -> CommitSource {
+        if staged == Message::NOT_STAGED {
+            return CommitSource::Buffer(self.store(tail));
+        }
+        CommitSource::Staged { node, at: staged }
     }
 
     /// Returns an attached client.

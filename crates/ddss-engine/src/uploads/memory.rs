@@ -54,6 +54,15 @@ impl UploadMemory<'_> {
         self.drop_all(|id, _| id == which);
     }
 
+    /// Drops the parts of a large put that will not be completed.
+    pub(crate) fn drop_incoming(&mut self, id: SegmentId) {
+        let Some((_, upload)) = self.segments.replication_of(id).and_then(|replication| replication.incoming.take())
+        else {
+            return;
+        };
+        self.drop_one(upload);
+    }
+
     /// Drops the uploads of a client of this node or of a peer, which is gone.
     pub(crate) fn drop_of(&mut self, here: NodeId, owner: LockOwner) {
         self.drop_all(|_, upload| match owner {

@@ -3,12 +3,12 @@
 use crate::action::Action;
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
-use crate::home::replica::copies::{ForwardedPart, ReplicaPiece};
+use crate::replica::copies::{ForwardedPart, ReplicaPiece};
+use crate::replica::handler::ReplicaStore;
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
 use ddss_core::{Message, NodeId, OfferReply, Part, ReplicaAck, SegmentId, UploadId};
 
-impl Home<'_> {
+impl ReplicaStore<'_> {
     /// Handles a part of a large put. After the last one this replica commits the value.
     pub(crate) fn handle_forwarded_part(
         &mut self,
@@ -33,12 +33,12 @@ impl Home<'_> {
             return self.output.push(Action::Disconnect { node });
         }
         if !segment.is_whole() || !segment.is_followed_by(stamp) {
-            self.replication().drop_incoming(sent.id);
+            self.upload_memory().drop_incoming(sent.id);
             return self.refuse_piece(node, &sent, OfferReply::Empty);
         }
         match self.place_of_part(now, node, sent.id, &part) {
             Ok((upload, to)) => {
-                let source = self.source_of(node, staged, tail);
+                let source = self.output.source_of(node, staged, tail);
                 self.output.push(Action::CopyAside { source, bytes: length, to });
                 self.acknowledge(node, &sent, ReplicaAck::Piece, stamp);
                 if at + length == total {
@@ -46,7 +46,7 @@ impl Home<'_> {
                 }
             }
             Err(refusal) => {
-                self.replication().drop_incoming(sent.id);
+                self.upload_memory().drop_incoming(sent.id);
                 self.acknowledge(node, &sent, refusal, stamp);
             }
         }
@@ -64,7 +64,7 @@ impl Home<'_> {
         let owner = UploadOwner::of_home(node);
         let ForwardedPart { stamp: (_, timestamp), at, total, length, .. } = *part;
         if at == 0 {
-            self.replication().drop_incoming(id);
+            self.upload_memory().drop_incoming(id);
             let upload = self.upload_memory().begin_of_home(now, node, id, total)?;
             if let Some(replication) = self.segments.replication_of(id) {
                 replication.incoming = Some((timestamp, upload));
@@ -104,20 +104,12 @@ impl Home<'_> {
     }
 
     /// Acknowledges a large put that this replica has committed, or reports that it has no room for it.
-    pub(crate) fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
+    pub(crate) fn acknowledge_commit(&mut self, id: SegmentId, commit: &LargeCommit, made: bool) {
         let Some(replication) = self.segments.replication_of(id) else { return };
         let home = (replication.node, replication.epoch);
-        let number = Message::NOT_STAGED;
-        match commit.acknowledges {
-            Some((node, epoch)) if home == (node, epoch) => {
-                let ack = if made { ReplicaAck::Put } else { ReplicaAck::NoRoom };
-                let sent = ReplicaPiece { id, epoch, number };
-                self.acknowledge(node, &sent, ack, (commit.version, commit.timestamp));
-            }
-            _ => {}
-        }
-        if commit.is_drop_deferred {
-            self.drop_replica(now, id);
-        }
+        let Some((node, epoch)) = commit.acknowledges.filter(|&acknowledged| acknowledged == home) else { return };
+        let ack = if made { ReplicaAck::Put } else { ReplicaAck::NoRoom };
+        let sent = ReplicaPiece { id, epoch, number: Message::NOT_STAGED };
+        self.acknowledge(node, &sent, ack, (commit.version, commit.timestamp));
     }
 }
