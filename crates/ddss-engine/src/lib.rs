@@ -28,7 +28,7 @@
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended puts, and for puts that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
 //! | `home/name_claims.rs`, `outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
-//! | `home/roles.rs`, `home/replicated.rs` | decisions of the cluster; operations that a replica has acknowledged |
+//! | `home/replicas/` | decisions of the cluster; operations that a replica has acknowledged; replicas of other homes |
 //! | `replica/` | the replica's side |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
 //! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |

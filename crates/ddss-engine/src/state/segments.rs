@@ -6,7 +6,6 @@ use crate::requester::Requester;
 use crate::state::memory::areas::{Areas, no_room};
 use crate::state::segments::quotas::Accounts;
 use crate::state::segments::segment_index::SegmentIndex;
-use busy_list::Schedule;
 use ddss_core::limits::{SEGMENTS_PER_NODE_DEFAULT, SEGMENTS_PER_NODE_MAX};
 use ddss_core::{
     Audience, Failure, LockToken, Name, NodeId, Permissions, Placement, Record, SegmentId, Shard, Spec, Storage,
@@ -14,6 +13,7 @@ use ddss_core::{
 };
 use names_watch::NamesWatch;
 use released::{ReleasedSegment, ReleasedSegments};
+use schedule::Schedule;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sweeps::Sweeps;
@@ -25,6 +25,7 @@ pub(crate) mod names_watch;
 pub(crate) mod quotas;
 mod released;
 pub(crate) mod row_changes;
+mod schedule;
 mod segment;
 mod segment_index;
 pub(crate) mod sweeps;

@@ -15,7 +15,7 @@ use ddss_core::{
 use ddss_engine::{Now, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is in flight between the nodes' memories.
+/// Transfers between the nodes' memories.
 #[derive(Default)]
 pub(crate) struct Transfers {
     /// Fetches in flight: node, peer, step.
@@ -25,7 +25,7 @@ pub(crate) struct Transfers {
     pub(crate) keys: u32,
 }
 
-/// What the simulation knows of the segments.
+/// Segments as the simulation knows them.
 #[derive(Default)]
 pub(crate) struct KnownSegments {
     /// Permanent segments; the first one is a counter.
@@ -65,7 +65,7 @@ pub(crate) struct Faults {
     pub(crate) last_us: u64,
 }
 
-/// What is checked during the run and at its end.
+/// Checkers, asked during the run and at its end.
 #[derive(Default)]
 pub(crate) struct Checks {
     pub(crate) permissions: PermissionOracle,

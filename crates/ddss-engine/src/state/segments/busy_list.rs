@@ -4,21 +4,9 @@
 
 use crate::config::Now;
 use crate::state::segments::Segments;
+use crate::state::segments::schedule::Schedule;
 use ddss_core::SegmentId;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-/// Segments with a lock holder, a waiter or a watcher, and when each needs attention.
-#[derive(Debug, Default)]
-pub(super) struct Schedule {
-    listed: Vec<SegmentId>,
-    /// An entry that differs from its segment's own record is outdated.
-    due: BinaryHeap<Reverse<(u64, SegmentId)>>,
-    /// Segments that a tick visits now.
-    visited: Vec<SegmentId>,
-    /// Entries of `due` since the last clean-up.
-    added: usize,
-}
 
 impl Segments {
     /// Entries of the schedule that a clean-up is worth, beside half of the busy segments.

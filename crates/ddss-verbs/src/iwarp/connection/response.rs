@@ -76,7 +76,7 @@ impl Stream {
     }
 }
 
-/// What is being sent for the peer.
+/// Answers to the peer, and the long message that is being sent.
 #[derive(Default)]
 pub(super) struct Answers {
     pub(super) queue: VecDeque<Response>,
