@@ -115,6 +115,8 @@ impl Ends {
 
     /// A process has taken the place of a member.
     pub(crate) fn see(&mut self, member: Member) {
+        // No end is reported of a process that was never connected: it had no messages, and is gone.
+        self.end(member, true);
         while self.member_of(self.next_id).is_some() {
             self.next_id = self.next_id.wrapping_add(1);
         }
@@ -516,6 +518,18 @@ mod tests {
         assert_eq!(ends.take().0, Take::Empty);
         ends.receive(OTHER, &put(7, 1)).unwrap();
         assert_eq!(ends.take().1, [7]);
+    }
+
+    #[test]
+    fn queue_ends_without_a_process_that_was_replaced_before_it_connected() {
+        // If this broke, a process that died while it joined would hold all consumers for ever.
+        let mut ends = Ends::new(QueueConfig::default(), OURS, 2, 7).unwrap();
+        ends.see(OTHER);
+        connect(&mut ends);
+        ends.close();
+        assert_eq!(ends.take().0, Take::Empty);
+        ends.end(OTHER, false);
+        assert_eq!(ends.take().0, Take::Ended);
     }
 
     #[test]

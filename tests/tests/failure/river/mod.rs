@@ -1,3 +1,4 @@
 //! Data flow between processes that are killed, stopped and cut off.
 
+mod campaign;
 mod queues;
