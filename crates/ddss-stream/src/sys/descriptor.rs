@@ -215,8 +215,10 @@ impl HiddenDescriptor {
         let limit = soft_limit(getrlimit(Resource::Nofile));
         // Older kernels say nothing here; then the number of the socket, the lowest that was free, is the best guess.
         let open = rustix::fs::stat(c"/proc/self/fd").map_or(0, |found| found.st_size as u64);
-        let programs = open.saturating_sub(count_hidden(HIDDEN.iter().skip(limit.div_ceil(64) as usize)));
-        programs.max(socket.0 as u64) < limit - limit / SPARE
+        let usable = limit - limit / SPARE;
+        // The count takes as long as all the rest of an accept, so it is made only where it decides.
+        let programs = || open.saturating_sub(count_hidden(HIDDEN.iter().skip(limit.div_ceil(64) as usize)));
+        (socket.0 as u64) < usable && (open < usable || programs() < usable)
     }
 
     /// Returns the lowest number of a hidden descriptor.
