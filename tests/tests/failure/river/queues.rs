@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a child tells its test what it took")]
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use ddss::{Client, ConnectOptions};
 use ddss_auth::Context;
 use ddss_group::{Group, GroupEvent, JoinOptions, Member, Membership, NOTE_BYTES};
 use ddss_river::{Guarantee, Message, Queue, QueueError, QueueOptions};
-use ddss_testkit::{Daemon, Process, block_on};
+use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, Process, block_on, skipped};
 use ddss_verbs::{Events, Fabric, Iwarp, IwarpConfig};
 
 const CHILD: &str = "DDSS_TEST_QUEUE";
@@ -54,19 +55,31 @@ fn number(message: &Message) -> u32 {
 
 /// Starts this program again, as a process that does a job.
 fn start(test: &str, daemon: &Daemon, job: &str, guarantee: Guarantee) -> Process {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = Command::new(std::env::current_exe().unwrap());
+    start_at(command, test, daemon, job, guarantee, Ipv4Addr::LOCALHOST.into())
+}
+
+/// Starts this program by a command, as a process that listens on an address.
+fn start_at(
+    mut command: Command,
+    test: &str,
+    daemon: &Daemon,
+    job: &str,
+    guarantee: Guarantee,
+    address: IpAddr,
+) -> Process {
     command.args(["--exact", &format!("river::queues::{test}"), "--nocapture"]);
-    command.env(CHILD, format!("{job} {guarantee:?} {}", daemon.folder().display()));
+    command.env(CHILD, format!("{job} {guarantee:?} {address} {}", daemon.folder().display()));
     Process::start(command, daemon.folder(), job).unwrap()
 }
 
 /// Does the job that `start` asked for. Returns false in the test itself.
 fn is_child() -> bool {
     let Ok(words) = std::env::var(CHILD) else { return false };
-    let [job, guarantee, folder] = words.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
+    let [job, guarantee, address, folder] = words.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
     let all = [Guarantee::AtLeastOnce, Guarantee::AtMostOnce, Guarantee::FailStop];
     let guarantee = all.into_iter().find(|one| format!("{one:?}") == guarantee).unwrap();
-    let queue = open(Path::new(folder), options(guarantee));
+    let queue = open(Path::new(folder), options(guarantee).listen(address.parse().unwrap()));
     match job {
         "take" => take_all(&queue),
         "hold" => hold(&queue, &Path::new(folder).join("go")),
@@ -280,6 +293,44 @@ fn stopped_consumer_that_returns_is_fenced_and_its_messages_are_with_others() {
     finish(&mut other);
     // Its late acknowledgements have changed nothing.
     assert_eq!(taken(&victim).len() + taken(&other).len(), MESSAGES as usize);
+}
+
+// If this failed, the messages of a node that is cut off would wait for it, or its processes would work on beside the others.
+#[test]
+fn messages_of_a_node_that_is_cut_off_reach_others_and_its_process_is_fenced() {
+    if is_child() {
+        return;
+    }
+    let test = "messages_of_a_node_that_is_cut_off_reach_others_and_its_process_is_fenced";
+    let network = match NetworkNamespaces::new(2) {
+        Ok(network) => network,
+        Err(error) => return skipped(test, &format!("it needs root and network namespaces: {error}")),
+    };
+    let options = |node: u8| {
+        let listen = SocketAddr::new(network.address(node), 7400);
+        DaemonOptions::listening(node.into(), listen).inside(&network.inside(node))
+    };
+    let (a, b) = (options(1), options(2));
+    let (a, b) = (options(1).peer(&b).start().unwrap(), options(2).peer(&a).start().unwrap());
+    let start_in = |node: u8, daemon: &Daemon, job: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &network.inside(node)]).arg(std::env::current_exe().unwrap());
+        start_at(command, test, daemon, job, Guarantee::AtLeastOnce, network.address(node))
+    };
+    // The node of the first process has the directory.
+    let mut producer = start_in(1, &a, "put");
+    line(&mut producer, "put 20");
+    let mut victim = start_in(2, &b, "hold");
+    let held: u32 = line(&mut victim, "holds ").parse().unwrap();
+    network.cut(2, LinkFault::Both).unwrap();
+    let mut other = start_in(1, &a, "take");
+    line(&mut other, &format!("took {held} true"));
+    line(&mut producer, "flushed");
+    network.heal(2);
+    std::fs::write(b.folder().join("go"), b"").unwrap();
+    let error = line(&mut victim, "error ");
+    assert!(error.starts_with("queue frames goes on without this process"), "{error}");
+    assert_eq!(taken(&victim).len() + taken(&other).len(), MESSAGES as usize / 2);
 }
 
 // If this failed, the restart of a daemon would end every flow on its node.
