@@ -12,6 +12,7 @@ use crate::control::membership::state_file::remove_file_if_present;
 use crate::control::rpc::context::Context;
 use ddss_admin::storage::JOIN_FILE_NAME;
 use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
+use std::collections::HashSet;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,12 +21,15 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::WriteHalf;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 /// Maximum time to remove a node: a new leader may have to be found, and a lease has to expire.
 const REMOVE_MAX: Duration = Duration::from_secs(9);
 /// Interval at which a leaving node asks for the progress of its copies, and the maximum time of one call.
 const COPIES_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const COPIES_CALL_MAX: Duration = Duration::from_secs(2);
+/// Maximum time of another node's answer while there is no majority.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Maximum time to send a response.
 const SEND_MAX: Duration = Duration::from_secs(2);
 /// Maximum size of a request.
@@ -69,7 +73,7 @@ async fn serve_connection(context: &Context, mut stream: UnixStream, state_folde
     let request = serde_json::from_str(&line);
     let is_leave = matches!(request, Ok(AdminRequest::Leave { .. }));
     let answer = match request {
-        Ok(AdminRequest::Status) => context.status(),
+        Ok(AdminRequest::Status) => context.status().await,
         Ok(AdminRequest::Remove { node, force }) => context.request_removal(node, force, false).await,
         Ok(AdminRequest::Leave { force }) => context.leave(force, &state_folder, &mut write).await?,
         Err(error) => AdminResponse::Refused(error.to_string()),
@@ -94,23 +98,41 @@ async fn send(write: &mut WriteHalf<'_>, answer: &AdminResponse) -> io::Result<(
 }
 
 impl Context {
-    fn status(&self) -> AdminResponse {
-        let leader = self.raft.metrics().borrow().current_leader;
+    async fn status(&self) -> AdminResponse {
         let (voters, majority, now) = (self.voters(), !self.majority.is_lost(), Instant::now());
-        let mut nodes: Vec<NodeReport> = self
-            .members()
-            .into_iter()
-            .map(|(node, Member { address })| {
-                let life = self.state_machine.read(|directory| directory.node_status(node));
-                // Without a majority no death can be decided: this leader reports its own view.
-                let alive = life.alive && (majority || !self.is_leader() || self.is_answering(node, now, DEAD_AFTER));
-                NodeReport { node, address, voter: voters.contains(&node.into()), alive, epoch: life.epoch }
-            })
-            .collect();
+        let members = self.members();
+        // Without a majority no death can be decided: this node reports its own view.
+        let answering: HashSet<u16> = match majority {
+            true => members.iter().map(|&(node, _)| node).collect(),
+            false if self.is_leader() => {
+                members.iter().map(|&(node, _)| node).filter(|&node| self.is_answering(node, now, DEAD_AFTER)).collect()
+            }
+            false => self.ask_who_answers(&members).await,
+        };
+        let report = |(node, Member { address }): (u16, Member)| {
+            let life = self.state_machine.read(|directory| directory.node_status(node));
+            let alive = life.alive && answering.contains(&node);
+            NodeReport { node, address, voter: voters.contains(&node.into()), alive, epoch: life.epoch }
+        };
+        let mut nodes: Vec<NodeReport> = members.into_iter().map(report).collect();
         nodes.sort_by_key(|report| report.node);
         let names = self.state_machine.read(|directory| directory.names().count());
-        let leader = leader.and_then(|leader| leader.try_into().ok());
-        AdminResponse::Status { node: self.node, leader, nodes, names, majority }
+        AdminResponse::Status { node: self.node, leader: self.live_leader(), nodes, names, majority }
+    }
+
+    /// Asks all members whether they know this node, and returns those that do. A node of another cluster does not.
+    async fn ask_who_answers(&self, members: &[(u16, Member)]) -> HashSet<u16> {
+        let mut asked = JoinSet::new();
+        for &(node, member) in members.iter().filter(|&&(node, _)| node != self.node) {
+            let (rpc_client, call) =
+                (self.rpc_client.clone(), Call::WhoIs { node: self.node, registration: self.registration });
+            asked.spawn(async move {
+                let answer = rpc_client.ask(member, &call, ANSWER_MAX).await;
+                matches!(answer, Ok(Reply::Known { registered: true, .. })).then_some(node)
+            });
+        }
+        let answered = asked.join_all().await.into_iter().flatten();
+        answered.chain([self.node]).collect()
     }
 
     /// Leaves the cluster for good and deletes the cluster's state on this node.

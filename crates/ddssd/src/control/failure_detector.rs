@@ -114,8 +114,7 @@ fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
 impl Context {
     /// Publishes the state of the cluster on a status page. No other task writes these gauges.
     fn publish_status(&self, page: &StatusPage) {
-        let leader = self.raft.metrics().borrow().current_leader.unwrap_or(0);
-        page.set_gauge(Gauge::Leader, leader);
+        page.set_gauge(Gauge::Leader, self.live_leader().unwrap_or(0).into());
         page.set_gauge(Gauge::Members, self.members().len() as u64);
         page.set_gauge(Gauge::Names, self.state_machine.read(Directory::name_count) as u64);
     }
@@ -185,7 +184,7 @@ impl Context {
     /// *not a member* reply.
     async fn probe_if_quiet(&self, now: Instant, began: Instant) {
         let leader = self.raft.metrics().borrow().current_leader.and_then(|leader| u16::try_from(leader).ok());
-        let heard = leader.and_then(|leader| self.last_contact.time_of(leader)).unwrap_or(began);
+        let heard = leader.and_then(|leader| self.leader_contact.time_of(leader)).unwrap_or(began);
         if now.duration_since(heard) >= QUIET_AFTER
             && let Some(member) = self.next_other_member()
             && let Err(error) = self.rpc_client.ask(member, &Call::Probe, CALL_MAX).await

@@ -3,6 +3,10 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time for which the leader's last call and answer count: an election takes two rounds at most.
+pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_secs(3);
 
 /// Shared flag: a majority of the voters is reachable. Clones share the flag.
 #[derive(Clone, Debug)]

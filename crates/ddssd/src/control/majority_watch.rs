@@ -2,6 +2,7 @@
 //! to it wait for ever.
 
 use super::bridge::{ControlEvent, EventSenders};
+use super::majority::LEADER_HEARD_WITHIN;
 use super::rpc::context::Context;
 use super::rpc::types::{Call, Reply};
 use crate::status::StatusPage;
@@ -13,25 +14,34 @@ use std::time::{Duration, Instant};
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// A voter counts for this time after its last answer to the leader, which calls it ten times a second.
 const HEARD_WITHIN: Duration = Duration::from_millis(1500);
-/// Maximum time of an election: two rounds.
-const ELECTED_WITHIN: Duration = Duration::from_secs(2);
-/// Interval at which a follower asks the leader, and maximum time of the reply.
+/// Interval at which another node asks the leader while it answers, and maximum time of the reply.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
+const ASK_MAX: Duration = Duration::from_millis(500);
 
-/// State of the last checks.
-#[derive(Debug, Default)]
+/// What the last checks have found.
+#[derive(Debug)]
 struct MajorityCheck {
-    leaderless_since: Option<Instant>,
-    /// Time of the last question to the leader, and its answer: whether it has a majority.
-    asked: Option<(Instant, bool)>,
+    began: Instant,
+    /// Time of the last answered question to the leader.
+    answered: Option<Instant>,
+    /// Time at which this leader had a majority, or another leader said that it has one.
+    confirmed: Option<Instant>,
+}
+
+impl MajorityCheck {
+    fn is_confirmed(&self) -> bool {
+        self.confirmed.is_some_and(|confirmed| confirmed.elapsed() < LEADER_HEARD_WITHIN)
+    }
 }
 
 /// Checks the majority until this node leaves the cluster; updates the status pages and the progress threads.
 pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, events: EventSenders) {
-    let mut seen = MajorityCheck::default();
+    let mut seen = MajorityCheck { began: Instant::now(), answered: None, confirmed: None };
     while !context.has_left.load(Ordering::Acquire) && !context.has_stopped() {
-        let has_majority = context.check_majority(&mut seen).await;
-        pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, has_majority.into()));
+        context.check_majority(&mut seen).await;
+        pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, seen.is_confirmed().into()));
+        // A starting node has not asked yet.
+        let has_majority = seen.is_confirmed() || seen.began.elapsed() < LEADER_HEARD_WITHIN;
         if context.majority.swap(has_majority) != has_majority {
             events.send(ControlEvent::Majority(has_majority));
             if has_majority {
@@ -45,27 +55,23 @@ pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, eve
 }
 
 impl Context {
-    async fn check_majority(&self, seen: &mut MajorityCheck) -> bool {
-        let leader = self.leader();
-        seen.leaderless_since = if leader.is_some() { None } else { seen.leaderless_since.or(Some(Instant::now())) };
+    async fn check_majority(&self, seen: &mut MajorityCheck) {
         if self.is_leader() {
-            return self.has_majority();
+            seen.confirmed = self.has_majority().then(Instant::now);
+            return;
         }
-        let Some(leader) = leader else {
-            seen.asked = None;
-            return seen.leaderless_since.is_none_or(|since| since.elapsed() < ELECTED_WITHIN);
-        };
-        let (asked, had) = seen.asked.unzip();
-        if asked.is_some_and(|asked| asked.elapsed() < ASK_INTERVAL) {
-            return had.unwrap_or(true);
+        if seen.answered.is_some_and(|answered| answered.elapsed() < ASK_INTERVAL) {
+            return;
         }
-        let has_majority = match self.rpc_client.ask(leader, &Call::HasMajority, ASK_INTERVAL).await {
-            Ok(Reply::Majority(has_majority)) => has_majority,
+        let Some(leader) = self.leader() else { return };
+        let asked = Instant::now();
+        match self.rpc_client.ask(leader, &Call::HasMajority, ASK_MAX).await {
+            Ok(Reply::Majority(has_majority)) => {
+                (seen.answered, seen.confirmed) = (Some(asked), has_majority.then_some(asked));
+            }
             // The leader changed or does not answer: the voters will elect another.
-            _ => had.unwrap_or(true),
-        };
-        seen.asked = Some((Instant::now(), has_majority));
-        has_majority
+            _ => seen.answered = None,
+        }
     }
 
     /// Returns true if this leader has recently heard from most voters.

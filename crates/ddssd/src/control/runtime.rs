@@ -216,13 +216,14 @@ async fn start_control_plane(
     let raft = raft.map_err(|error| failed(&error))?;
     let (fenced_nodes, proposals_in_flight) = Default::default();
     let (membership_lock, next_member) = Default::default();
-    let (majority, stall, stall_reports) = Default::default();
+    let (majority, stall, stall_reports, leader_contact) = Default::default();
     let (decommissioning, has_left) = Default::default();
     let context = Context {
         raft,
         state_machine,
         rpc_client,
         last_contact,
+        leader_contact,
         registration,
         majority,
         stall,

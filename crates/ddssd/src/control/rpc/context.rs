@@ -3,7 +3,7 @@
 use super::client::RpcClient;
 use super::last_contact::LastContact;
 use crate::control::fenced_nodes::{FencedNodes, ProposalsInFlight};
-use crate::control::majority::Majority;
+use crate::control::majority::{LEADER_HEARD_WITHIN, Majority};
 use crate::control::member::{Member, Registration};
 use crate::control::membership::decommissioning::Decommissioning;
 use crate::control::raft::log::LogFull;
@@ -23,7 +23,10 @@ pub(crate) struct Context {
     pub(crate) raft: Raft,
     pub(crate) state_machine: StateMachine,
     pub(crate) rpc_client: RpcClient,
+    /// Last contact with each node on this leader.
     pub(crate) last_contact: LastContact,
+    /// Last accepted message of each leader to this node.
+    pub(crate) leader_contact: LastContact,
     /// Registration of this start of this node.
     pub(crate) registration: Registration,
     /// True while a majority of the voters is reachable.
@@ -71,6 +74,15 @@ impl Context {
     pub(crate) fn leader(&self) -> Option<Member> {
         let leader = self.raft.metrics().borrow().current_leader?;
         self.members().into_iter().find(|&(node, _)| u64::from(node) == leader).map(|(_, member)| member)
+    }
+
+    /// Returns this node if it leads, or the leader that it has heard from lately. The Raft library never forgets a dead
+    /// leader on a node that cannot vote.
+    pub(crate) fn live_leader(&self) -> Option<u16> {
+        let leader = self.raft.metrics().borrow().current_leader.and_then(|leader| u16::try_from(leader).ok())?;
+        let heard = self.leader_contact.time_of(leader);
+        let is_live = self.is_leader() || heard.is_some_and(|heard| heard.elapsed() < LEADER_HEARD_WITHIN);
+        is_live.then_some(leader)
     }
 
     /// Returns the nodes of the newest membership, committed or not.

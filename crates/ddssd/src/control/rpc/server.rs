@@ -11,7 +11,7 @@ use crate::control::rpc::client::RpcClient;
 use ddss_admission::select_eviction;
 use ddss_core::limits::NODES_MAX;
 use openraft::ChangeMembers;
-use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, VoteRequest};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -100,10 +100,6 @@ impl ListenerState {
             let reply = if self.context.is_removed(theirs.node.0) {
                 self.context.reply_to_removed(theirs.node.0, &call)
             } else {
-                if matches!(call, Call::Append(_)) {
-                    // Counts as a contact; it also shows a follower that it is still a member.
-                    self.context.last_contact.record(theirs.node.0);
-                }
                 // A late reply closes the stream: the caller has given up, though the call may still take effect.
                 with_timeout(REPLY_MAX, async { Ok(self.context.answer(call).await) }).await?
             };
@@ -126,7 +122,16 @@ impl Context {
                 tracing::error!(%vote, "another cluster takes this node for one of its own: if it was a node of that one, its state folder is lost");
                 Reply::Refused("this node has begun a cluster of its own".to_owned())
             }
-            Call::Append(request) => Reply::Append(Box::pin(self.raft.append_entries(request)).await),
+            Call::Append(request) => {
+                let leader = request.vote.leader_id().voted_for();
+                let result = Box::pin(self.raft.append_entries(request)).await;
+                if let (Ok(AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)), Some(leader)) =
+                    (&result, leader.and_then(|leader| u16::try_from(leader).ok()))
+                {
+                    self.leader_contact.record(leader);
+                }
+                Reply::Append(result)
+            }
             Call::Vote(request) => Reply::Vote(Box::pin(self.raft.vote(request)).await),
             Call::Snapshot(request) => Reply::Snapshot(Box::pin(self.raft.install_snapshot(request)).await),
             Call::Propose(command) => self.propose(command).await,

@@ -1,0 +1,147 @@
+//! Health that is true on every node: `ddss nodes`, `ddss status`, `/ready` and the gauges agree with the cluster's state.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, ConnectOptions, ErrorKind, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, free_tcp_port, run_ddss};
+use serde_json::Value;
+
+/// Time limit on a machine that runs other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline of a client's call.
+const CALL_MAX: Duration = Duration::from_secs(2);
+
+/// A node, and the port of its monitor.
+struct Node {
+    daemon: Daemon,
+    monitor: SocketAddr,
+}
+
+/// The health of a cluster as one node shows it.
+#[derive(PartialEq, Eq, Debug)]
+struct View {
+    alive: Vec<u64>,
+    voters: Vec<u64>,
+    /// Leader by `ddss cluster status`, and by the gauge.
+    leader: [Option<u64>; 2],
+    /// Majority by `ddss cluster status`, by `ddss status`, and by the gauge.
+    majority: [bool; 3],
+    is_ready: bool,
+}
+
+impl Node {
+    fn start(options: DaemonOptions) -> Node {
+        let monitor = SocketAddr::from((Ipv4Addr::LOCALHOST, free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap()));
+        let daemon = options.argument("--metrics-listen").argument(monitor.to_string()).start().unwrap();
+        Node { daemon, monitor }
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let said = run_ddss(self.daemon.folder(), &[words, &["--json"]].concat(), "").unwrap();
+        serde_json::from_str(&said.out).unwrap_or(Value::Null)
+    }
+
+    fn http(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.monitor).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.monitor).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        (answer["HTTP/1.1 ".len()..][..3].parse().unwrap(), answer)
+    }
+
+    fn view(&self) -> View {
+        let (seen, nodes) = (self.json(&["cluster", "status"]), self.json(&["nodes"]));
+        let listed = |key: &str| {
+            let nodes = nodes.as_array().into_iter().flatten();
+            nodes.filter(|node| node[key] == true).filter_map(|node| node["node"].as_u64()).collect()
+        };
+        let (_, metrics) = self.http("/metrics");
+        let gauge = |name: &str| {
+            let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok();
+            metrics.lines().find_map(value).unwrap_or_else(|| panic!("no {name}")) as u64
+        };
+        let leader = [seen["leader"].as_u64(), Some(gauge("ddss_leader")).filter(|&leader| leader > 0)];
+        let status = self.json(&["status"]);
+        let by_status = status["cluster"]["majority"] == true;
+        let majority = [seen["majority"] == true, by_status, gauge("ddss_majority") == 1];
+        View {
+            alive: listed("alive"),
+            voters: listed("voter"),
+            leader,
+            majority,
+            is_ready: self.http("/ready").0 == 200,
+        }
+    }
+
+    /// Expects that the node shows these nodes as the live ones of a cluster that decides.
+    fn until_serving(&self, alive: &[u64], voters: usize) {
+        self.until("serving", |view| {
+            view.alive == alive
+                && view.voters.len() == voters
+                && view.leader.iter().all(|leader| leader.is_some_and(|leader| alive.contains(&leader)))
+                && view.majority == [true; 3]
+                && view.is_ready
+        });
+    }
+
+    /// Expects that the node shows these nodes as live and no majority, and that no name is made.
+    fn until_lost(&self, alive: &[u64]) {
+        self.until("lost", |view| {
+            let is_leader_alive = view.leader.iter().flatten().all(|leader| alive.contains(leader));
+            view.alive == alive && view.majority == [false; 3] && !view.is_ready && is_leader_alive
+        });
+        let options = ConnectOptions::new().directory(self.daemon.folder()).timeout(CALL_MAX);
+        let refused = Client::connect_with(options).unwrap().segment("in vain").allocate(Spec::new(64)).unwrap_err();
+        assert!(refused.kind() == ErrorKind::NoMajority && !refused.is_indeterminate(), "{refused:?}");
+    }
+
+    fn until(&self, what: &str, is_good: impl Fn(&View) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let view = self.view();
+            if is_good(&view) {
+                return;
+            }
+            let ready = || self.http("/ready").1;
+            assert!(Instant::now() < end, "{what}: {view:?} {}", ready());
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Starts nodes 1 to `count`, of which `voters` vote.
+fn cluster(count: u16, voters: usize) -> Vec<Node> {
+    let mut nodes = vec![Node::start(DaemonOptions::new(1).unwrap().clustered())];
+    for node in 2..=count {
+        nodes.push(Node::start(DaemonOptions::new(node).unwrap().joins(nodes[0].daemon.listen())));
+    }
+    let all: Vec<u64> = (1..=count.into()).collect();
+    nodes.iter().for_each(|node| node.until_serving(&all, voters));
+    nodes
+}
+
+// If this failed, work would be sent to the last node of a dead cluster, and its operator would look elsewhere.
+#[test]
+fn survivor_shows_dead_voters_and_is_not_ready() {
+    // Of two nodes the first votes, of four the first three: learners and a voter survive.
+    let cases = [(2, 1, &[1][..]), (4, 3, &[1, 2, 3]), (3, 3, &[1, 3])];
+    let check = |(count, voters, killed): (u16, usize, &[usize])| {
+        let mut nodes = cluster(count, voters);
+        killed.iter().for_each(|&node| nodes[node - 1].daemon.kill().unwrap());
+        let survivor = (1..=nodes.len()).find(|node| !killed.contains(node)).unwrap();
+        nodes[survivor - 1].until_lost(&[survivor as u64]);
+        for &node in killed {
+            nodes[node - 1].daemon.restart().unwrap();
+        }
+        let all: Vec<u64> = (1..=count.into()).collect();
+        nodes.iter().for_each(|node| node.until_serving(&all, voters));
+    };
+    thread::scope(|scope| {
+        cases.into_iter().for_each(|case| drop(scope.spawn(move || check(case))));
+    });
+}
