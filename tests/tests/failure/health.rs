@@ -145,3 +145,22 @@ fn survivor_shows_dead_voters_and_is_not_ready() {
         cases.into_iter().for_each(|case| drop(scope.spawn(move || check(case))));
     });
 }
+
+// If this failed, a leader whose machines were all installed anew would stay ready, and `allocate` would end without an
+// outcome.
+#[test]
+fn nodes_of_another_cluster_do_not_count() {
+    let mut nodes = cluster(4, 3);
+    let voter = |node: &usize| nodes[0].view().voters.contains(&(*node as u64 + 1));
+    let replaced: Vec<usize> = (1..4).filter(voter).collect();
+    assert_eq!(replaced.len(), 2);
+    let alive: Vec<u64> = (0..4).filter(|node| !replaced.contains(node)).map(|node| node as u64 + 1).collect();
+    replaced.iter().for_each(|&node| nodes[node].daemon.kill().unwrap());
+    // Each begins a cluster of its own, under the number, at the address and with the key of the lost one.
+    let foreign = |&node: &usize| DaemonOptions::listening(node as u16 + 1, nodes[node].daemon.listen()).clustered();
+    let others: Vec<Daemon> = replaced.iter().map(|node| foreign(node).start().unwrap()).collect();
+    alive.iter().for_each(|&node| nodes[node as usize - 1].until_lost(&alive));
+    drop(others);
+    replaced.iter().for_each(|&node| nodes[node].daemon.restart().unwrap());
+    nodes.iter().for_each(|node| node.until_serving(&[1, 2, 3, 4], 3));
+}

@@ -137,7 +137,12 @@ impl Context {
         let members = self.members();
         for &(node, _) in &members {
             let life = self.state_machine.read(|directory| directory.node_status(node));
-            let silent = || now.duration_since(since) > DEAD_AFTER && !self.is_answering(node, now, DEAD_AFTER);
+            let silent = || {
+                let leased = self.leases.time_of(node);
+                now.duration_since(since) > DEAD_AFTER
+                    && !self.is_answering(node, now, DEAD_AFTER)
+                    && leased.is_none_or(|leased| now.duration_since(leased) > DEAD_AFTER)
+            };
             let mut guard = None;
             let command = if life.alive && silent() {
                 // From here on the node gets no lease, and its last lease has expired.

@@ -76,13 +76,14 @@ impl Context {
 
     /// Returns true if this leader has recently heard from most voters.
     pub(super) fn has_majority(&self) -> bool {
-        let now = Instant::now();
-        let is_heard = |&&voter: &&u64| {
-            let node = u16::try_from(voter).unwrap_or(0);
-            node == self.node
-                || self.last_contact.time_of(node).is_some_and(|when| now.duration_since(when) <= HEARD_WITHIN)
-        };
-        let voters = self.voters();
+        let (voters, now) = (self.voters(), Instant::now());
+        let is_heard = |&&voter: &&u64| self.is_heard(u16::try_from(voter).unwrap_or(0), now);
         2 * voters.iter().filter(is_heard).count() > voters.len()
+    }
+
+    /// Returns true if a node has answered this leader's calls lately.
+    pub(super) fn is_heard(&self, node: u16, now: Instant) -> bool {
+        let heard = self.last_contact.time_of(node);
+        node == self.node || heard.is_some_and(|heard| now.duration_since(heard) <= HEARD_WITHIN)
     }
 }

@@ -1,8 +1,9 @@
 //! Replicated segments: the proposals of homes and replicas, and the leases of homes.
 //!
 //! A home serves its replicated segments until two seconds after it last *sent* a renewal. The leader must have
-//! replied that the node is alive and that it still leads. A leader declares a node dead when it has not heard from
-//! it for three seconds; a new leader waits until it has led for three. Only after that a replica takes over. A live
+//! replied that the node is alive and that it still leads. It grants no lease to a node that does not answer its own
+//! calls. A leader declares a node dead when it has neither answered nor got a lease for three seconds; a new leader
+//! waits until it has led for three. Only after that a replica takes over. A live
 //! node that is being removed gets no lease for three seconds before its removal is decided (`decommission`). A node
 //! whose progress thread is stalled renews no lease, and tells the leader after three seconds. So no two homes serve
 //! one segment, as long as no clock runs half as fast again as another.
@@ -90,12 +91,15 @@ impl Context {
             return not_now_reply("it is no member any more");
         }
         {
-            // Uses the lock of `fence`: either the contact is recorded first, or the node is fenced first.
+            // Uses the lock of `fence`: either the lease is recorded first, or the node is fenced first.
             let fenced_nodes = self.fenced_nodes.nodes();
             if fenced_nodes.contains(&node) {
                 return not_now_reply("it is about to be declared dead, or is leaving");
             }
-            self.last_contact.record(node);
+            if self.is_leader() && !self.is_heard(node, Instant::now()) {
+                return not_now_reply("it does not answer this leader's calls");
+            }
+            self.leases.record(node);
             self.stall_reports.forget(node);
         }
         let newest = match self.raft.get_read_log_id().await {

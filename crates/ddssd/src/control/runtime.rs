@@ -216,7 +216,7 @@ async fn start_control_plane(
     let raft = raft.map_err(|error| failed(&error))?;
     let (fenced_nodes, proposals_in_flight) = Default::default();
     let (membership_lock, next_member) = Default::default();
-    let (majority, stall, stall_reports, leader_contact) = Default::default();
+    let (majority, stall, stall_reports, leader_contact, leases) = Default::default();
     let (decommissioning, has_left) = Default::default();
     let context = Context {
         raft,
@@ -232,6 +232,7 @@ async fn start_control_plane(
         own_member: ours,
         membership_lock,
         next_member,
+        leases,
         fenced_nodes,
         decommissioning,
         has_left,

@@ -23,7 +23,7 @@ pub(crate) struct Context {
     pub(crate) raft: Raft,
     pub(crate) state_machine: StateMachine,
     pub(crate) rpc_client: RpcClient,
-    /// Last contact with each node on this leader.
+    /// Last answer of each member to a Raft call of this node.
     pub(crate) last_contact: LastContact,
     /// Last accepted message of each leader to this node.
     pub(crate) leader_contact: LastContact,
@@ -41,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) membership_lock: Arc<Mutex<()>>,
     /// Index of the next member to ask where no leader is known.
     pub(crate) next_member: Arc<AtomicUsize>,
+    /// Last lease of each node from this leader.
+    pub(crate) leases: LastContact,
     /// Nodes that this leader grants no lease.
     pub(crate) fenced_nodes: FencedNodes,
     /// Nodes that are being removed.
