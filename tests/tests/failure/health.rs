@@ -1,17 +1,22 @@
 //! Health that is true on every node: `ddss nodes`, `ddss status`, `/ready` and the gauges agree with the cluster's state.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, ErrorKind, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, free_tcp_port, run_ddss};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, free_tcp_port, run_ddss, skipped};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 /// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
+const DATA_PORT: u16 = 7400;
+const CONTROL_PORT: &str = "7401";
 /// Deadline of a client's call.
 const CALL_MAX: Duration = Duration::from_secs(2);
 
@@ -19,6 +24,8 @@ const CALL_MAX: Duration = Duration::from_secs(2);
 struct Node {
     daemon: Daemon,
     monitor: SocketAddr,
+    /// Network namespace of the node.
+    namespace: Option<String>,
 }
 
 /// The health of a cluster as one node shows it.
@@ -37,7 +44,19 @@ impl Node {
     fn start(options: DaemonOptions) -> Node {
         let monitor = SocketAddr::from((Ipv4Addr::LOCALHOST, free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap()));
         let daemon = options.argument("--metrics-listen").argument(monitor.to_string()).start().unwrap();
-        Node { daemon, monitor }
+        Node { daemon, monitor, namespace: None }
+    }
+
+    /// Starts a node in a network namespace.
+    fn start_inside(network: &NetworkNamespaces, node: u8, first: Option<&Node>) -> Node {
+        let monitor = SocketAddr::from((Ipv4Addr::LOCALHOST, 7480));
+        let options = DaemonOptions::listening(node.into(), SocketAddr::new(network.address(node), DATA_PORT));
+        let options = options.inside(&network.inside(node)).argument("--metrics-listen").argument(monitor.to_string());
+        let daemon = match first {
+            None => options.clustered().start(),
+            Some(first) => options.joins(first.daemon.listen()).start(),
+        };
+        Node { daemon: daemon.unwrap(), monitor, namespace: Some(network.inside(node)) }
     }
 
     fn json(&self, words: &[&str]) -> Value {
@@ -46,7 +65,15 @@ impl Node {
     }
 
     fn http(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.monitor).unwrap();
+        let connect = || {
+            if let Some(namespace) = &self.namespace {
+                let namespace = File::open(format!("/run/netns/{namespace}")).unwrap();
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            }
+            TcpStream::connect(self.monitor).unwrap()
+        };
+        // The thread that enters a namespace ends there.
+        let mut stream = thread::scope(|scope| scope.spawn(connect).join()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.monitor).unwrap();
         let mut answer = String::new();
@@ -95,8 +122,15 @@ impl Node {
             let is_leader_alive = view.leader.iter().flatten().all(|leader| alive.contains(leader));
             view.alive == alive && view.majority == [false; 3] && !view.is_ready && is_leader_alive
         });
-        let options = ConnectOptions::new().directory(self.daemon.folder()).timeout(CALL_MAX);
-        let refused = Client::connect_with(options).unwrap().segment("in vain").allocate(Spec::new(64)).unwrap_err();
+        self.refuses_names();
+    }
+
+    fn client(&self, timeout: Duration) -> Client {
+        Client::connect_with(ConnectOptions::new().directory(self.daemon.folder()).timeout(timeout)).unwrap()
+    }
+
+    fn refuses_names(&self) {
+        let refused = self.client(CALL_MAX).segment("in vain").allocate(Spec::new(64)).unwrap_err();
         assert!(refused.kind() == ErrorKind::NoMajority && !refused.is_indeterminate(), "{refused:?}");
     }
 
@@ -163,4 +197,70 @@ fn nodes_of_another_cluster_do_not_count() {
     drop(others);
     replaced.iter().for_each(|&node| nodes[node].daemon.restart().unwrap());
     nodes.iter().for_each(|node| node.until_serving(&[1, 2, 3, 4], 3));
+}
+
+/// Starts nodes in network namespaces, and returns them once they serve.
+fn cluster_inside(test: &str, count: u8, voters: usize) -> Option<(Vec<Node>, NetworkNamespaces)> {
+    let network = match NetworkNamespaces::new(count) {
+        Ok(network) => network,
+        Err(error) => {
+            skipped(test, &format!("it needs root and network namespaces: {error}"));
+            return None;
+        }
+    };
+    let mut nodes = vec![Node::start_inside(&network, 1, None)];
+    for node in 2..=count {
+        nodes.push(Node::start_inside(&network, node, Some(&nodes[0])));
+    }
+    let all: Vec<u64> = (1..=count.into()).collect();
+    nodes.iter().for_each(|node| node.until_serving(&all, voters));
+    Some((nodes, network))
+}
+
+// If this failed, work would be sent to a node whose calls reach nobody, though it is reached.
+#[test]
+fn node_whose_calls_are_lost_is_not_ready() {
+    let test = "node_whose_calls_are_lost_is_not_ready";
+    let Some((nodes, network)) = cluster_inside(test, 3, 3) else { return };
+    let leader = nodes[0].view().leader[0].unwrap();
+    let victim = if leader == 2 { 3 } else { 2 };
+    if let Err(error) = network.drop_outgoing(victim, &["-p", "tcp", "--dport", CONTROL_PORT]) {
+        return skipped(test, &format!("it needs iptables: {error}"));
+    }
+    // It hears the leader, so that it knows of each death.
+    let muted = &nodes[usize::from(victim) - 1];
+    muted.until("muted", |view| !view.is_ready && view.majority == [false; 3] && view.alive == [1, 2, 3]);
+    muted.refuses_names();
+    let others = (1..).zip(&nodes).filter(|&(node, _)| node != victim);
+    others.for_each(|(_, node)| node.until_serving(&[1, 2, 3], 3));
+    network.heal(victim);
+    nodes.iter().for_each(|node| node.until_serving(&[1, 2, 3], 3));
+}
+
+// If this failed, work would be sent to a node that has not heard of any name.
+#[test]
+fn joining_node_is_not_ready_without_the_directory() {
+    let test = "joining_node_is_not_ready_without_the_directory";
+    let Ok(network) = NetworkNamespaces::new(2) else {
+        return skipped(test, "it needs root and network namespaces");
+    };
+    let first = Node::start_inside(&network, 1, None);
+    first.until_serving(&[1], 1);
+    let client = first.client(PATIENCE);
+    (0..100).for_each(|name| drop(client.segment(&format!("name-{name}")).allocate(Spec::new(64)).unwrap()));
+    // Heartbeats are short, and pass.
+    let to = network.address(2).to_string();
+    let long = ["-p", "tcp", "-d", &to, "--dport", CONTROL_PORT, "-m", "length", "--length", "1000:65535"];
+    if let Err(error) = network.drop_outgoing(1, &long) {
+        return skipped(test, &format!("it needs iptables: {error}"));
+    }
+    let second = Node::start_inside(&network, 2, Some(&first));
+    for _ in 0..30 {
+        let (code, why) = second.http("/ready");
+        assert_eq!(code, 503, "{why}");
+        thread::sleep(Duration::from_millis(100));
+    }
+    network.heal(1);
+    second.until_serving(&[1, 2], 1);
+    assert!(second.client(PATIENCE).segment("name-99").open().is_ok());
 }

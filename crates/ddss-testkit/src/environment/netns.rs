@@ -94,8 +94,16 @@ impl NetworkNamespaces {
         Err(last.expect("there is more than one kind"))
     }
 
+    /// Starts to drop the packets that this node sends and that match a rule of `iptables`.
+    pub fn drop_outgoing(&self, node: u8, rule: &[&str]) -> Result<(), Error> {
+        let exec = ["netns", "exec", &self.inside(node), "iptables"];
+        self.ip(&[&exec[..], &["-A", "OUTPUT"], rule, &["-j", "DROP"]].concat())
+    }
+
     /// Removes all faults from the link of this node.
     pub fn heal(&self, node: u8) {
+        // Without `iptables` there is no rule.
+        drop(self.ip(&["netns", "exec", &self.inside(node), "iptables", "-F", "OUTPUT"]));
         for (namespace, device) in [(self.hub(), port(node)), (self.inside(node), "eth0".to_owned())] {
             // A link without a queueing rule has nothing to delete, which is no error.
             drop(self.tc(&namespace, &["qdisc", "del", "dev", &device, "root"]));

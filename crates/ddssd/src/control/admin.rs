@@ -29,7 +29,7 @@ const REMOVE_MAX: Duration = Duration::from_secs(9);
 const COPIES_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const COPIES_CALL_MAX: Duration = Duration::from_secs(2);
 /// Maximum time of another node's answer while there is no majority.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Maximum time to send a response.
 const SEND_MAX: Duration = Duration::from_secs(2);
 /// Maximum size of a request.
@@ -101,13 +101,19 @@ impl Context {
     async fn status(&self) -> AdminResponse {
         let (voters, majority, now) = (self.voters(), !self.majority.is_lost(), Instant::now());
         let members = self.members();
+        let all = || members.iter().map(|&(node, _)| node).collect();
         // Without a majority no death can be decided: this node reports its own view.
         let answering: HashSet<u16> = match majority {
-            true => members.iter().map(|&(node, _)| node).collect(),
+            true => all(),
             false if self.is_leader() => {
                 members.iter().map(|&(node, _)| node).filter(|&node| self.is_answering(node, now, DEAD_AFTER)).collect()
             }
-            false => self.ask_who_answers(&members).await,
+            false => {
+                let answering = self.ask_who_answers(&members).await;
+                // A leader that is heard and does not answer: only the calls of this node are lost.
+                let is_muted = self.live_leader().is_some_and(|leader| !answering.contains(&leader));
+                if is_muted { all() } else { answering }
+            }
         };
         let report = |(node, Member { address }): (u16, Member)| {
             let life = self.state_machine.read(|directory| directory.node_status(node));

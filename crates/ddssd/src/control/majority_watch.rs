@@ -18,14 +18,17 @@ const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 const ASK_MAX: Duration = Duration::from_millis(500);
 
-/// What the last checks have found.
+/// Findings of the last checks.
 #[derive(Debug)]
 struct MajorityCheck {
-    began: Instant,
+    /// Time of the start, until a leader has answered.
+    starting: Option<Instant>,
     /// Time of the last answered question to the leader.
     answered: Option<Instant>,
     /// Time at which this leader had a majority, or another leader said that it has one.
     confirmed: Option<Instant>,
+    /// This node has applied the directory that a leader had since this node reached it.
+    is_current: bool,
 }
 
 impl MajorityCheck {
@@ -36,12 +39,13 @@ impl MajorityCheck {
 
 /// Checks the majority until this node leaves the cluster; updates the status pages and the progress threads.
 pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, events: EventSenders) {
-    let mut seen = MajorityCheck { began: Instant::now(), answered: None, confirmed: None };
+    let mut seen = MajorityCheck { starting: Some(Instant::now()), answered: None, confirmed: None, is_current: false };
     while !context.has_left.load(Ordering::Acquire) && !context.has_stopped() {
         context.check_majority(&mut seen).await;
-        pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, seen.is_confirmed().into()));
-        // A starting node has not asked yet.
-        let has_majority = seen.is_confirmed() || seen.began.elapsed() < LEADER_HEARD_WITHIN;
+        seen.is_current &= seen.is_confirmed();
+        pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, seen.is_current.into()));
+        let is_starting = seen.starting.is_some_and(|began| began.elapsed() < LEADER_HEARD_WITHIN);
+        let has_majority = is_starting || seen.is_confirmed();
         if context.majority.swap(has_majority) != has_majority {
             events.send(ControlEvent::Majority(has_majority));
             if has_majority {
@@ -57,18 +61,23 @@ pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, eve
 impl Context {
     async fn check_majority(&self, seen: &mut MajorityCheck) {
         if self.is_leader() {
+            // A restarted leader has heard from nobody yet.
             seen.confirmed = self.has_majority().then(Instant::now);
+            seen.is_current = seen.confirmed.is_some();
+            seen.starting = seen.starting.filter(|_| !seen.is_current);
             return;
         }
-        if seen.answered.is_some_and(|answered| answered.elapsed() < ASK_INTERVAL) {
+        if seen.is_current && seen.answered.is_some_and(|answered| answered.elapsed() < ASK_INTERVAL) {
             return;
         }
         let Some(leader) = self.leader() else { return };
         let asked = Instant::now();
         match self.rpc_client.ask(leader, &Call::HasMajority, ASK_MAX).await {
-            Ok(Reply::Majority(has_majority)) => {
-                (seen.answered, seen.confirmed) = (Some(asked), has_majority.then_some(asked));
+            Ok(Reply::Newest(newest)) => {
+                (seen.starting, seen.answered, seen.confirmed) = (None, Some(asked), Some(asked));
+                seen.is_current |= self.raft.metrics().borrow().last_applied >= newest;
             }
+            Ok(Reply::NoMajority) => (seen.starting, seen.answered, seen.confirmed) = (None, Some(asked), None),
             // The leader changed or does not answer: the voters will elect another.
             _ => seen.answered = None,
         }

@@ -216,8 +216,7 @@ async fn start_control_plane(
     let raft = raft.map_err(|error| failed(&error))?;
     let (fenced_nodes, proposals_in_flight) = Default::default();
     let (membership_lock, next_member) = Default::default();
-    let (majority, stall, stall_reports, leader_contact, leases) = Default::default();
-    let (decommissioning, has_left) = Default::default();
+    let (majority, stall, stall_reports, leader_contact, leases, decommissioning, has_left) = Default::default();
     let context = Context {
         raft,
         state_machine,

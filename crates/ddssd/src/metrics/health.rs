@@ -78,7 +78,7 @@ pub(super) fn readiness(all: &[Status]) -> Verdict {
         }
         if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Majority) == 0 {
             reasons.push(
-                "no majority of the cluster's voters is reachable: names cannot be claimed or released".to_owned(),
+                "no majority of the cluster's voters is reachable, or this node has not received the directory: names cannot be claimed or released".to_owned(),
             );
         }
         reasons

@@ -23,7 +23,7 @@ pub(crate) enum Call {
     Propose(Command),
     /// To the leader: returns the newest committed log id.
     Newest,
-    /// To the leader: returns true if most voters follow it.
+    /// To the leader: returns the newest log id that it has applied, if most voters follow it.
     HasMajority,
     /// To the leader: several short calls with one reply.
     Batch(Vec<Call>),
@@ -83,7 +83,6 @@ pub(crate) enum Reply {
     Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
     Applied(CommandResult),
     Newest(Option<LogId>),
-    Majority(bool),
     /// One reply for each call of a batch, in their order.
     Batch(Vec<Reply>),
     Joined {
