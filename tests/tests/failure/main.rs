@@ -6,7 +6,6 @@ mod control_plane;
 mod critical_tasks;
 mod full;
 mod half_open;
-mod health;
 mod large_values;
 mod overload;
 mod partition;

@@ -1,5 +1,6 @@
 //! Settings, packages, socket activation, monitoring.
 
+mod health;
 mod log_throttle;
 mod metrics;
 mod packages;

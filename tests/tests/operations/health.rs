@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, ErrorKind, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, free_tcp_port, run_ddss, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, free_tcp_port, run_ddss, skipped};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
@@ -116,13 +116,12 @@ impl Node {
         });
     }
 
-    /// Expects that the node shows these nodes as live and no majority, and that no name is made.
+    /// Expects that the node shows these nodes as live, and no majority.
     fn until_lost(&self, alive: &[u64]) {
         self.until("lost", |view| {
             let is_leader_alive = view.leader.iter().flatten().all(|leader| alive.contains(leader));
             view.alive == alive && view.majority == [false; 3] && !view.is_ready && is_leader_alive
         });
-        self.refuses_names();
     }
 
     fn client(&self, timeout: Duration) -> Client {
@@ -169,6 +168,7 @@ fn survivor_shows_dead_voters_and_is_not_ready() {
         killed.iter().for_each(|&node| nodes[node - 1].daemon.kill().unwrap());
         let survivor = (1..=nodes.len()).find(|node| !killed.contains(node)).unwrap();
         nodes[survivor - 1].until_lost(&[survivor as u64]);
+        nodes[survivor - 1].refuses_names();
         for &node in killed {
             nodes[node - 1].daemon.restart().unwrap();
         }
@@ -193,7 +193,10 @@ fn nodes_of_another_cluster_do_not_count() {
     // Each begins a cluster of its own, under the number, at the address and with the key of the lost one.
     let foreign = |&node: &usize| DaemonOptions::listening(node as u16 + 1, nodes[node].daemon.listen()).clustered();
     let others: Vec<Daemon> = replaced.iter().map(|node| foreign(node).start().unwrap()).collect();
-    alive.iter().for_each(|&node| nodes[node as usize - 1].until_lost(&alive));
+    for survivor in alive.iter().map(|&node| &nodes[node as usize - 1]) {
+        survivor.until_lost(&alive);
+        survivor.refuses_names();
+    }
     drop(others);
     replaced.iter().for_each(|&node| nodes[node].daemon.restart().unwrap());
     nodes.iter().for_each(|node| node.until_serving(&[1, 2, 3, 4], 3));
@@ -263,4 +266,115 @@ fn joining_node_is_not_ready_without_the_directory() {
     network.heal(1);
     second.until_serving(&[1, 2], 1);
     assert!(second.client(PATIENCE).segment("name-99").open().is_ok());
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Killed,
+    Stopped,
+    Cut(LinkFault),
+    /// A node of another cluster, with the same key and number, has its address.
+    Replaced,
+}
+
+/// A cluster in network namespaces, and its faults.
+struct Faulty {
+    nodes: Vec<Node>,
+    network: NetworkNamespaces,
+    foreign: Vec<Daemon>,
+}
+
+impl Faulty {
+    const VOTERS: usize = 3;
+
+    fn daemon(&mut self, node: u64) -> &mut Daemon {
+        &mut self.nodes[node as usize - 1].daemon
+    }
+
+    fn inflict(&mut self, fault: Fault, victim: u64) {
+        let namespace = self.network.inside(victim as u8);
+        match fault {
+            Fault::Killed => self.daemon(victim).kill().unwrap(),
+            Fault::Stopped => self.daemon(victim).pause().unwrap(),
+            Fault::Cut(how) => self.network.cut(victim as u8, how).unwrap(),
+            Fault::Replaced => {
+                self.daemon(victim).kill().unwrap();
+                let options = DaemonOptions::listening(victim as u16, self.daemon(victim).listen());
+                self.foreign.push(options.inside(&namespace).clustered().start().unwrap());
+            }
+        }
+    }
+
+    fn heal(&mut self, fault: Fault, victim: u64) {
+        self.foreign.clear();
+        match fault {
+            Fault::Killed | Fault::Replaced => self.daemon(victim).restart().unwrap(),
+            Fault::Stopped => self.daemon(victim).resume().unwrap(),
+            Fault::Cut(_) => self.network.heal(victim as u8),
+        }
+    }
+
+    /// Returns the leader, the other voters and the learner.
+    fn roles(&self) -> (u64, [u64; 2], u64) {
+        let all: Vec<u64> = (1..=self.nodes.len() as u64).collect();
+        self.nodes.iter().for_each(|node| node.until_serving(&all, Self::VOTERS));
+        let view = self.nodes[0].view();
+        let leader = view.leader[0].unwrap();
+        let voters: Vec<u64> = view.voters.iter().copied().filter(|&node| node != leader).collect();
+        let learner = all.into_iter().find(|node| !view.voters.contains(node)).unwrap();
+        (leader, voters.try_into().unwrap(), learner)
+    }
+
+    /// Expects that every node shows a fault of these victims, and that it shows their return.
+    fn check(&mut self, fault: Fault, victims: &[u64]) {
+        victims.iter().for_each(|&victim| self.inflict(fault, victim));
+        let alive: Vec<u64> = (1..=self.nodes.len() as u64).filter(|node| !victims.contains(node)).collect();
+        // The votes of one victim move to the others.
+        let is_lost = victims.len() > 1;
+        let shows_truth = |&node: &u64| match (&self.nodes[node as usize - 1], alive.contains(&node)) {
+            (node, true) if is_lost => node.until_lost(&alive),
+            (node, true) => node.until_serving(&alive, Self::VOTERS),
+            (cut_off, false) => cut_off.until_lost(&[node]),
+        };
+        let shown: Vec<u64> = match fault {
+            Fault::Cut(_) => (1..=self.nodes.len() as u64).collect(),
+            _ => alive.clone(),
+        };
+        thread::scope(|scope| shown.iter().for_each(|node| drop(scope.spawn(|| shows_truth(node)))));
+        let refuses = |node: &&u64| is_lost || !alive.contains(node);
+        thread::scope(|scope| {
+            let refusing = shown.iter().filter(refuses).map(|&node| &self.nodes[node as usize - 1]);
+            refusing.for_each(|node| drop(scope.spawn(|| node.refuses_names())));
+        });
+        victims.iter().for_each(|&victim| self.heal(fault, victim));
+    }
+}
+
+// If this failed, a node would show something else than the truth, in a role or after a fault that has no test of its
+// own.
+#[test]
+fn every_node_shows_the_truth_after_each_fault_of_each_role() {
+    let faults = [
+        Fault::Killed,
+        Fault::Stopped,
+        Fault::Cut(LinkFault::Both),
+        Fault::Cut(LinkFault::Deaf),
+        Fault::Cut(LinkFault::Mute),
+        Fault::Replaced,
+    ];
+    let check = |fault| {
+        let test = "every_node_shows_the_truth_after_each_fault_of_each_role";
+        let Some((nodes, network)) = cluster_inside(test, 4, Faulty::VOTERS) else { return };
+        let mut faulty = Faulty { nodes, network, foreign: Vec::new() };
+        let learner = faulty.roles().2;
+        faulty.check(fault, &[learner]);
+        let voter = faulty.roles().1[0];
+        faulty.check(fault, &[voter]);
+        let leader = faulty.roles().0;
+        faulty.check(fault, &[leader]);
+        let voters = faulty.roles().1;
+        faulty.check(fault, &voters);
+        faulty.roles();
+    };
+    thread::scope(|scope| faults.into_iter().for_each(|fault| drop(scope.spawn(move || check(fault)))));
 }
