@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// ```
 /// use ddss_admin::LogLevels;
 /// let levels: LogLevels = "warn,ddssd::peers=debug".parse()?;
-/// assert_eq!(levels.directives(), "info,openraft=error,warn,ddssd::peers=debug");
+/// assert_eq!(levels.directives(), "info,openraft=off,warn,ddssd::peers=debug");
 /// assert_eq!("inof".parse::<LogLevels>().unwrap_err(), "\"inof\" is no level: did you mean `info`?");
 /// # Ok::<(), String>(())
 /// ```
@@ -23,9 +23,9 @@ impl LogLevels {
     const CRATES: [&str; 7] = ["ddssd", "ddss_core", "ddss_ipc", "ddss_runtime", "ddss_verbs", "ddss", "openraft"];
 
     /// Returns the directives for the filter, with `info` as the default. The Raft library logs each of its steps, and
-    /// warns at every election, so it is quiet unless named.
+    /// an error for each call to an absent member, so it is silent unless named: the daemon logs the consequences itself.
     pub fn directives(&self) -> String {
-        format!("info,openraft=error,{}", self.0)
+        format!("info,openraft=off,{}", self.0)
     }
 
     fn check(directive: &str) -> Result<(), String> {

@@ -9,6 +9,7 @@ use crate::control::rpc::context::Context;
 use crate::status::StatusPage;
 use ddss_core::status::Gauge;
 use openraft::ChangeMembers;
+use openraft::error::Fatal;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -53,6 +54,10 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: N
             return show_no_leader(&pages);
         }
         if let Err(error) = &context.raft.metrics().borrow().running_state {
+            if *error == Fatal::Stopped {
+                // This daemon stops.
+                return show_no_leader(&pages);
+            }
             tracing::error!(%error, "the control plane has stopped: no name is made or given back until this daemon is started again");
             return show_no_leader(&pages);
         }
