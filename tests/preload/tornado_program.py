@@ -1,5 +1,5 @@
 # tornado_program.py serve | ask PORT HTTP_PORT: messages are echoed with their checksum; each eighth passes through a program.
-import asyncio, hashlib, random, struct, sys
+import asyncio, ctypes, hashlib, random, signal, struct, sys
 import tornado.httpserver, tornado.iostream, tornado.netutil, tornado.process, tornado.tcpclient, tornado.tcpserver, tornado.web, tornado.websocket
 from tornado.httpclient import AsyncHTTPClient
 
@@ -71,5 +71,7 @@ async def run():
 if sys.argv[1] == "serve":
     listeners = [tornado.netutil.bind_sockets(each, "127.0.0.1") for each in (port, http_port)]
     tornado.process.fork_processes(PROCESSES)
+    # PR_SET_PDEATHSIG: each forked process ends with the one that forked it.
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     asyncio.run(serve(*listeners))
 asyncio.run(run())
