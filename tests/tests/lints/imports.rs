@@ -1,6 +1,6 @@
 //! Imports inside a crate: state below behaviour, without circles.
 
-use ddss_testkit::repo_lints::{Source, folder_circles, import_circles, sources, workspace_root};
+use ddss_testkit::repo_lints::{Source, folder_circles, import_circles, method_circles, sources, workspace_root};
 use std::collections::BTreeMap;
 
 /// Files of each crate, by their path below `src`.
@@ -59,6 +59,40 @@ fn folders_are_layers() {
     }
     let allowed: BTreeMap<&str, usize> = FOLDERS_IN_CIRCLES.iter().copied().collect();
     assert_eq!(found, allowed, "folders that need each other:\n{}", words.join("\n"));
+}
+
+/// Types whose methods call each other in circles across files, by crate, and the number of those files. A number only falls.
+const METHODS_IN_CIRCLES: &[(&str, &str, usize)] = &[
+    ("ddss", "ByteMap", 4),
+    ("ddss", "Client", 2),
+    ("ddss", "Segment", 6),
+    ("ddss", "SharedChannel", 2),
+    ("ddss-engine", "Engine", 2),
+    ("ddss-engine", "Home", 11),
+    ("ddss-engine", "Remote", 7),
+    ("ddss-engine", "Replication", 4),
+    ("ddss-engine", "Segment", 2),
+    ("ddss-engine", "Segments", 2),
+    ("ddss-sim", "Simulator", 10),
+    ("ddss-stream", "Endpoint", 8),
+    ("ddss-verbs", "Iwarp", 3),
+    ("ddss-verbs", "Rdma", 2),
+    ("ddssd", "Context", 6),
+    ("ddssd", "Directory", 2),
+];
+
+// If this failed, the files of one type could only be read together, as those of `Home` once.
+#[test]
+fn methods_call_no_circles_of_files() {
+    let all = sources(&workspace_root()).expect("the repository can be read");
+    let mut found = Vec::new();
+    for (name, mut files) in crates(&all) {
+        files.retain(|(file, _)| !file.split('/').any(|part| part.trim_end_matches(".rs").ends_with("tests")));
+        let circles = method_circles(files).unwrap_or_else(|error| panic!("{name}: {error}"));
+        found.extend(circles.into_iter().map(|(of, count)| (name, of, count)));
+    }
+    let found: Vec<_> = found.iter().map(|(name, of, count)| (*name, of.as_str(), *count)).collect();
+    assert_eq!(found, METHODS_IN_CIRCLES, "types whose methods call each other in circles across files");
 }
 
 // If this failed, state of the engine could not be read, tested or changed without the engine.

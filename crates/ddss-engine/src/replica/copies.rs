@@ -3,134 +3,14 @@
 use crate::action::{Action, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::replica::handler::ReplicaStore;
+use crate::replica::handler::{ReplicaPiece, ReplicaStore};
 use crate::state::replication::RowCommit;
-use crate::state::segments::{Segment, check_range};
+use crate::state::segments::check_range;
 use ddss_core::limits::TRANSFER_BYTES_MAX;
 use ddss_core::{Failure, Message, NodeId, OfferReply, ReplicaAck, SegmentId, Timestamp, Version};
 
-/// Bytes that a home sends: where they belong, and the home's number of their place in the staging memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplicaPiece {
-    pub(crate) id: SegmentId,
-    pub(crate) epoch: u32,
-    pub(crate) number: u64,
-}
-
-/// A part of a large put that a home sends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ForwardedPart {
-    pub(crate) stamp: (Version, Timestamp),
-    /// Offset of the value in the segment.
-    pub(crate) offset: u64,
-    /// Place of the part in the value.
-    pub(crate) at: u32,
-    /// Bytes of the value.
-    pub(crate) total: u32,
-    /// Bytes of the part.
-    pub(crate) length: u32,
-}
-
 impl ReplicaStore<'_> {
-    /// Handles what a home sends to its replica.
-    pub(crate) fn message(&mut self, now: Now, node: NodeId, message: &Message, tail: &[u8]) {
-        match *message {
-            Message::Piece { segment: id, epoch, offset, length, staged, number } => {
-                let parts = RangeSet::One { offset, bytes: length };
-                self.store_piece(node, ReplicaPiece { id, epoch, number }, parts, staged, tail);
-            }
-            Message::Whole { segment, epoch, version, timestamp } => {
-                self.complete_copy(node, segment, epoch, (version, timestamp));
-            }
-            Message::Forward {
-                segment: id,
-                epoch,
-                version,
-                row_version,
-                timestamp,
-                offset,
-                length,
-                staged,
-                number,
-                ranges,
-            } => {
-                let sent = ReplicaPiece { id, epoch, number };
-                let table = if ranges == 0 { &[] } else { tail };
-                let Ok(parts) = self.output.ranges_of_message((offset, length), ranges, table) else {
-                    return self.output.push(Action::Disconnect { node });
-                };
-                let bytes = if ranges == 0 { tail } else { &[] };
-                self.store_forwarded(now, node, sent, (version, timestamp), (parts, row_version), (staged, bytes));
-            }
-            Message::ForwardPart {
-                segment: id,
-                epoch,
-                version,
-                timestamp,
-                offset,
-                at,
-                total,
-                length,
-                staged,
-                number,
-            } => {
-                let part = ForwardedPart { stamp: (version, timestamp), offset, at, total, length };
-                self.handle_forwarded_part(now, node, ReplicaPiece { id, epoch, number }, part, (staged, tail));
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn stamp(&mut self, id: SegmentId, at: u64, stamp: (Version, Timestamp)) {
-        let (version, timestamp) = stamp;
-        if let Ok(segment) = self.segments.get_mut(id) {
-            segment.start_over(stamp);
-        }
-        self.output.push(Action::WriteVersion { at, version, timestamp });
-    }
-
-    /// Returns the pool offset of the replica that a home writes to; tells the home if there is none or it has another
-    /// home.
-    pub(crate) fn replica_for(&mut self, node: NodeId, sent: &ReplicaPiece) -> Option<u64> {
-        let newest = self.epoch_of(sent.id);
-        let is_open = |segment: &&Segment| segment.is_replica() && !segment.has_large_commit();
-        let segment = self.segments.get(sent.id).ok().filter(is_open);
-        let at = segment.map(|segment| segment.at);
-        let replication = segment.and_then(|segment| segment.replication.as_deref());
-        if at.is_some()
-            && replication.is_some_and(|replication| (replication.node, replication.epoch) == (node, sent.epoch))
-        {
-            return at;
-        }
-        if newest > sent.epoch {
-            let current = ReplicaPiece { epoch: newest, ..*sent };
-            self.refuse_piece(node, &current, OfferReply::Fenced);
-        } else {
-            self.refuse_piece(node, sent, OfferReply::Empty);
-        }
-        None
-    }
-
-    /// Refuses bytes that a home has sent, and frees their place in the staging memory.
-    pub(crate) fn refuse_piece(&mut self, node: NodeId, sent: &ReplicaPiece, reply: OfferReply) {
-        if sent.number != Message::NOT_STAGED {
-            self.output.send(node, Message::Taken { number: sent.number });
-        }
-        self.send_offer_reply(node, sent.id, sent.epoch, reply);
-    }
-
-    pub(crate) fn acknowledge(
-        &mut self,
-        node: NodeId,
-        sent: &ReplicaPiece,
-        ack: ReplicaAck,
-        stamp: (Version, Timestamp),
-    ) {
-        let (ReplicaPiece { id: segment, epoch, number }, (version, timestamp)) = (*sent, stamp);
-        self.output.send(node, Message::Replicated { segment, epoch, ack, version, timestamp, number });
-    }
-
-    fn store_piece(&mut self, node: NodeId, sent: ReplicaPiece, parts: RangeSet, staged: u64, tail: &[u8]) {
+    pub(super) fn store_piece(&mut self, node: NodeId, sent: ReplicaPiece, parts: RangeSet, staged: u64, tail: &[u8]) {
         let Some(at) = self.replica_for(node, &sent) else { return };
         let RangeSet::One { offset, bytes } = parts else { return };
         let Ok(segment) = self.segments.get(sent.id) else { return };
@@ -147,7 +27,7 @@ impl ReplicaStore<'_> {
         self.acknowledge(node, &sent, ReplicaAck::Piece, (Version(0), Timestamp(0)));
     }
 
-    fn complete_copy(&mut self, node: NodeId, id: SegmentId, epoch: u32, stamp: (Version, Timestamp)) {
+    pub(super) fn complete_copy(&mut self, node: NodeId, id: SegmentId, epoch: u32, stamp: (Version, Timestamp)) {
         let sent = ReplicaPiece { id, epoch, number: Message::NOT_STAGED };
         let Some(at) = self.replica_for(node, &sent) else { return };
         self.stamp(id, at, stamp);
@@ -160,7 +40,7 @@ impl ReplicaStore<'_> {
         }
     }
 
-    fn store_forwarded(
+    pub(super) fn store_forwarded(
         &mut self,
         now: Now,
         node: NodeId,

@@ -3,10 +3,23 @@
 use crate::action::Action;
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::replica::copies::{ForwardedPart, ReplicaPiece};
-use crate::replica::handler::ReplicaStore;
+use crate::replica::handler::{ReplicaPiece, ReplicaStore};
 use crate::state::memory::uploads::{LargeCommit, UploadOwner};
-use ddss_core::{Message, NodeId, OfferReply, Part, ReplicaAck, SegmentId, UploadId};
+use ddss_core::{Message, NodeId, OfferReply, Part, ReplicaAck, SegmentId, Timestamp, UploadId, Version};
+
+/// A part of a large put that a home sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForwardedPart {
+    pub(crate) stamp: (Version, Timestamp),
+    /// Offset of the value in the segment.
+    pub(crate) offset: u64,
+    /// Place of the part in the value.
+    pub(crate) at: u32,
+    /// Bytes of the value.
+    pub(crate) total: u32,
+    /// Bytes of the part.
+    pub(crate) length: u32,
+}
 
 impl ReplicaStore<'_> {
     /// Handles a part of a large put. After the last one this replica commits the value.

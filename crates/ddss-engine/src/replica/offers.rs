@@ -2,7 +2,7 @@
 
 use crate::fault_injection::planted;
 use crate::replica::handler::ReplicaStore;
-use ddss_core::{Message, Name, NodeId, OfferReply, Permissions, Refusal, SegmentId, Spec, Timestamp, Version};
+use ddss_core::{Name, NodeId, OfferReply, Permissions, Refusal, SegmentId, Spec, Timestamp, Version};
 
 /// Segment that a home offers to replicate.
 #[derive(Clone, Copy, Debug)]
@@ -68,16 +68,6 @@ impl ReplicaStore<'_> {
     fn answer_offer(&mut self, node: NodeId, id: SegmentId, epoch: u32, reply: OfferReply) -> OfferVerdict {
         self.send_offer_reply(node, id, epoch, reply);
         OfferVerdict::Answered
-    }
-
-    pub(crate) fn send_offer_reply(&mut self, node: NodeId, segment: SegmentId, epoch: u32, reply: OfferReply) {
-        self.output.send(node, Message::OfferAnswer { segment, epoch, reply });
-    }
-
-    /// Returns the newest epoch of a segment that this node knows.
-    pub(crate) fn epoch_of(&mut self, id: SegmentId) -> u32 {
-        let decided = self.replicas.assignment(id).map_or(0, |assignment| assignment.epoch);
-        self.segments.replication_of(id).map_or(0, |replication| replication.epoch).max(decided)
     }
 
     /// Returns true if a node can be the home of a segment in an epoch, as far as this node knows. In the first epoch

@@ -76,7 +76,7 @@ fn edges<'a>(
 }
 
 /// Returns the sets of nodes that reach each other.
-fn circles<K: Ord + Clone>(edges: &BTreeMap<K, BTreeSet<K>>) -> BTreeSet<Vec<K>> {
+pub(super) fn circles<K: Ord + Clone>(edges: &BTreeMap<K, BTreeSet<K>>) -> BTreeSet<Vec<K>> {
     let reached: BTreeMap<&K, BTreeSet<K>> = edges.keys().map(|node| (node, reachable(node, edges))).collect();
     let in_circle = reached.iter().filter(|(node, others)| others.contains(**node));
     in_circle

@@ -10,6 +10,7 @@ mod import_circles;
 mod links;
 mod manifests;
 mod member_dependencies;
+mod method_circles;
 mod pages;
 mod sources;
 mod tokens;
@@ -24,6 +25,7 @@ pub use manifests::{manifest_complaints, version_complaints};
 pub use member_dependencies::{
     MemberDependency, MemberRule, PermittedDependencies, member_dependencies, refused_dependencies,
 };
+pub use method_circles::method_circles;
 pub use pages::page_complaints;
 pub use sources::{Source, sources, workspace_root};
 pub use tokens::{forbids_unsafe, identifier_lines, lock_lines, unsafe_lines};

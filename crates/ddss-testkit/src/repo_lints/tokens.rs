@@ -94,7 +94,7 @@ fn collect_locks(tokens: TokenStream, lines: &mut Vec<usize>) {
 }
 
 /// Returns true if the inside of an attribute is `cfg(test)`.
-fn is_cfg_test(attribute: TokenStream) -> bool {
+pub(super) fn is_cfg_test(attribute: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = attribute.into_iter().collect();
     match tokens.as_slice() {
         [TokenTree::Ident(name), TokenTree::Group(what)] if name == "cfg" => what.stream().to_string() == "test",
