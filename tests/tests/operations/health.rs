@@ -35,8 +35,8 @@ struct View {
     voters: Vec<u64>,
     /// Leader by `ddss cluster status`, and by the gauge.
     leader: [Option<u64>; 2],
-    /// Majority by `ddss cluster status`, by `ddss status`, and by the gauge.
-    majority: [bool; 3],
+    /// Majority by `ddss cluster status`, and by the gauge.
+    majority: [bool; 2],
     is_ready: bool,
 }
 
@@ -93,9 +93,7 @@ impl Node {
             metrics.lines().find_map(value).unwrap_or_else(|| panic!("no {name}")) as u64
         };
         let leader = [seen["leader"].as_u64(), Some(gauge("ddss_leader")).filter(|&leader| leader > 0)];
-        let status = self.json(&["status"]);
-        let by_status = status["cluster"]["majority"] == true;
-        let majority = [seen["majority"] == true, by_status, gauge("ddss_majority") == 1];
+        let majority = [seen["majority"] == true, gauge("ddss_majority") == 1];
         View {
             alive: listed("alive"),
             voters: listed("voter"),
@@ -105,13 +103,21 @@ impl Node {
         }
     }
 
+    /// Returns true if `ddss status` shows the same. It waits for nodes that are cut off, so it is asked last.
+    fn status_agrees(&self, view: &View) -> bool {
+        let seen = &self.json(&["status"])["cluster"];
+        seen["majority"] == view.majority[0]
+            && seen["alive"] == view.alive.len()
+            && seen["leader"].as_u64() == view.leader[0]
+    }
+
     /// Expects that the node shows these nodes as the live ones of a cluster that decides.
     fn until_serving(&self, alive: &[u64], voters: usize) {
         self.until("serving", |view| {
             view.alive == alive
                 && view.voters.len() == voters
                 && view.leader.iter().all(|leader| leader.is_some_and(|leader| alive.contains(&leader)))
-                && view.majority == [true; 3]
+                && view.majority == [true; 2]
                 && view.is_ready
         });
     }
@@ -120,7 +126,7 @@ impl Node {
     fn until_lost(&self, alive: &[u64]) {
         self.until("lost", |view| {
             let is_leader_alive = view.leader.iter().flatten().all(|leader| alive.contains(leader));
-            view.alive == alive && view.majority == [false; 3] && !view.is_ready && is_leader_alive
+            view.alive == alive && view.majority == [false; 2] && !view.is_ready && is_leader_alive
         });
     }
 
@@ -137,7 +143,7 @@ impl Node {
         let end = Instant::now() + PATIENCE;
         loop {
             let view = self.view();
-            if is_good(&view) {
+            if is_good(&view) && self.status_agrees(&view) {
                 return;
             }
             let ready = || self.http("/ready").1;
@@ -232,7 +238,7 @@ fn node_whose_calls_are_lost_is_not_ready() {
     }
     // It hears the leader, so that it knows of each death.
     let muted = &nodes[usize::from(victim) - 1];
-    muted.until("muted", |view| !view.is_ready && view.majority == [false; 3] && view.alive == [1, 2, 3]);
+    muted.until("muted", |view| !view.is_ready && view.majority == [false; 2] && view.alive == [1, 2, 3]);
     muted.refuses_names();
     let others = (1..).zip(&nodes).filter(|&(node, _)| node != victim);
     others.for_each(|(_, node)| node.until_serving(&[1, 2, 3], 3));
