@@ -1,5 +1,6 @@
 //! Layout of a map, its entries, and the ends of attempts to change them.
 
+use crate::call::backoff::Backoff;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
@@ -28,7 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Entry<V> {
     /// The value.
     pub value: V,
-    /// The version. It changes with the entry, and may change with another one.
+    /// The version, which is only compared for equality. It changes with the entry, and may change with another one.
     pub version: Version,
     pub(crate) expiry_ms: u64,
 }
@@ -129,8 +130,8 @@ pub(crate) struct Place {
 
 /// Result of a search behind the links of a bucket.
 pub(crate) enum Linked {
-    /// Copy of the bucket with the entry, and its slot.
-    At(Bucket, usize),
+    /// Copy of the bucket with the entry, its slot, and the version of the entry.
+    At(Bucket, usize, Version),
     Absent,
     /// A change came between, or there was no room for the search.
     Unknown,
@@ -160,6 +161,8 @@ impl Expiry {
 /// Change of the entry that a search has found.
 pub(crate) enum Change {
     Put(Vec<u8>),
+    /// Only if the entry still has its version, even if the value is the present one.
+    PutIfUnchanged(Vec<u8>),
     Keep,
     Remove,
 }
@@ -190,6 +193,25 @@ pub(crate) fn attempt(put: Result<Stamp, Error>) -> Result<Attempt, Error> {
         Ok(stamp) => Ok(Attempt::Done(stamp.version)),
         Err(error) if error.failure() == Some(Failure::VersionMismatch) => Ok(Attempt::Changed),
         Err(error) => Err(error),
+    }
+}
+
+/// Attempts of one call that another change came before.
+#[derive(Default)]
+pub(crate) struct Repeated {
+    attempts: u64,
+    backoff: Backoff,
+}
+
+impl Repeated {
+    /// Attempts without a pause: a busy key is changed as often.
+    const PROMPT: u64 = 16;
+
+    /// Counts an attempt. Returns the pause before the next one.
+    pub(crate) fn next(&mut self) -> Option<Duration> {
+        self.attempts += 1;
+        self.backoff.note(self.attempts > Self::PROMPT);
+        self.backoff.pause()
     }
 }
 

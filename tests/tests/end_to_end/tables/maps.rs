@@ -144,6 +144,22 @@ fn many_keys_from_another_node_are_one_request_and_one_read_each() {
     assert_eq!(there.len().unwrap(), MANY);
 }
 
+// If this failed, many keys that are present would be reported as absent: their values lie outside of what one read brings.
+#[test]
+fn many_keys_with_large_values_are_found_from_another_node() {
+    let [home, other] = Daemon::pair().unwrap();
+    let here = client(&home).map::<u64, [u8; 1000]>("large").allocate(200).unwrap();
+    for key in 0..200 {
+        here.put(&key, &[key as u8; 1000]).unwrap();
+    }
+    let there_client = client(&other);
+    let there = retry(|| there_client.map::<u64, [u8; 1000]>("large").open());
+    let keys: Vec<u64> = (0..201).collect();
+    let found = there.get_many(&keys.iter().collect::<Vec<_>>()).unwrap();
+    let wanted = keys.iter().map(|&key| (key < 200).then_some([key as u8; 1000]));
+    assert!(found.into_iter().map(|entry| entry.map(|entry| entry.value)).eq(wanted));
+}
+
 // If this failed, the death of one application would leave half of an entry, or a key twice, to all others.
 #[test]
 fn map_stays_whole_when_its_clients_are_killed() {

@@ -16,7 +16,11 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::entry::{Entry, HEADER_BYTES, KeyHash, Lengths, attempt, check_time, now_ms};
 use ddss_core::{Operation, SlotWord, Version};
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
+
+/// Time that a table without a description may still become a map.
+const DESCRIBED_WITHIN: Duration = Duration::from_millis(100);
 
 #[twin]
 impl Table {
@@ -28,14 +32,19 @@ impl Table {
         if !is_fitting || row_bytes < HEADER_BYTES as u64 || self.len() < 3 {
             return ByteMap::of_header(self, [0; 6], wanted);
         }
-        let time = time.started();
+        let (time, began) = (time.started(), Instant::now());
         loop {
             check_time("open", segment.name(), time)?;
             let mut header = [0; 6];
             let read = &mut header.as_mut_bytes()[..HEADER_BYTES];
             let stamp = segment.get_by(time, 0, read).await?;
-            let Some(layout) = layout.filter(|_| stamp.version == Version(0)) else {
+            if stamp.version > Version(0) || layout.is_none() && began.elapsed() > DESCRIBED_WITHIN {
                 return ByteMap::of_header(self, header, wanted);
+            }
+            let Some(layout) = layout else {
+                // The process that allocates the map is about to describe it.
+                segment.client().pause(DESCRIBED_WITHIN / 20).await;
+                continue;
             };
             let conditions = segment.location().put_conditions(Some(Version(0)));
             let header = ByteMap::new_header(layout);
@@ -60,7 +69,8 @@ impl ByteMap {
             let word = image.word(place.slot).filter(|word| word.expiry_ms() == 0 || !word.is_expired(now_ms()));
             let Some(expiry_ms) = word.map(SlotWord::expiry_ms) else { return Ok(None) };
             if let Some(value) = self.value_of(time, place.bucket, image, place.slot).await? {
-                return Ok(Some(Entry { value, version: image.version, expiry_ms }));
+                let version = self.entry_version(hash.bucket, place.bucket, image.version);
+                return Ok(Some(Entry { value, version, expiry_ms }));
             }
             time = time.started();
             check_time("get from", self.table.segment().name(), time)?;

@@ -9,12 +9,12 @@ use crate::deadline::Deadline;
 use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::error::reason::Reason;
-use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT};
+use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT, Repeated, check_time};
 use crate::map::known_entries::MapEvent;
 use crate::options::EntryOptions;
 use crate::plan::entry_change::entry_changed;
 use crate::value::{Update, Written};
-use ddss_core::{EntryChangeKind, EntryState, Failure, SlotWord, Version};
+use ddss_core::{BadArgument, EntryChangeKind, EntryState, Failure, SlotWord, Version};
 use std::borrow::{Borrow, Cow};
 use std::time::Duration;
 
@@ -99,9 +99,14 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     /// ```
     pub async fn put_with(&self, key: &K::Input, value: &V::Input, options: EntryOptions) -> Result<Written, Error> {
         let (time, expiry) = (self.time().started(), options.expiry());
+        if options.if_absent && options.if_version.is_some() {
+            let refused = BadArgument::new("options", "if_absent and if_version", "one of them", Failure::Malformed);
+            return Err(Error::bad_argument(PUT, self.segment().name(), refused));
+        }
         let (key, value) = (self.key(PUT, key)?, self.value(PUT, value)?);
         if let Some(version) = options.if_version {
-            let written = self.change_if(PUT, time, &key, version, expiry, || Change::Put(value.to_vec())).await?;
+            let change = || Change::PutIfUnchanged(value.to_vec());
+            let written = self.change_if(PUT, time, &key, version, expiry, change).await?;
             let Some(Some(entry)) = written else { return Err(self.absent(PUT)) };
             return Ok(Written { is_new: false, version: entry.version });
         }
@@ -215,7 +220,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn get_or_put(&self, key: &K::Input, value: &V::Input) -> Result<(Entry<V::Output>, bool), Error> {
-        let time = self.time().started();
+        let (time, mut repeated) = (self.time().started(), Repeated::default());
         let (key, value) = (self.key(PUT, key)?, self.value(PUT, value)?);
         loop {
             if let Some(found) = self.get_by(time, &key).await? {
@@ -225,9 +230,9 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
             if let (false, version) = put {
                 return Ok((Entry { value: self.decode(&value)?, version, expiry_ms: 0 }, true));
             }
-            if time.remaining().is_zero() {
-                return Err(Error::failed(PUT, self.segment().name(), Failure::TimedOut));
-            }
+            check_time(PUT, self.segment().name(), time)?;
+            // The clocks of the two may differ about an expiry: then only time helps.
+            self.map.pause_after(&mut repeated).await;
         }
     }
 

@@ -6,7 +6,9 @@ use crate::deadline::Deadline;
 use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use crate::map::entry::{Attempt, Change, ChangeResult, Entry, Expiry, KeyHash, Place, attempt, check_time, now_ms};
+use crate::map::entry::{
+    Attempt, Change, ChangeResult, Entry, Expiry, KeyHash, Place, Repeated, attempt, check_time, now_ms,
+};
 use crate::map::local_bucket::LocalBucket;
 use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
 use std::time::Duration;
@@ -128,7 +130,7 @@ impl ByteMap {
         decide: impl FnMut(Option<Entry<&[u8]>>) -> Change,
     ) -> Result<ChangeResult, Error> {
         let name = self.table.segment().name();
-        let (mut decide, mut is_cleaned) = (decide, false);
+        let (mut decide, mut is_cleaned, mut repeated) = (decide, false, Repeated::default());
         let hash = self.hash(key);
         loop {
             check_time(action, name, time)?;
@@ -138,12 +140,14 @@ impl ByteMap {
                 let image = image.as_ref().unwrap_or(&home);
                 if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
                     let Some(value) = self.value_of(time, *bucket, image, *slot).await? else { continue };
-                    old = Some((word, Entry { value, version: image.version, expiry_ms: word.expiry_ms() }));
+                    let version = self.entry_version(hash.bucket, *bucket, image.version);
+                    old = Some((word, Entry { value, version, expiry_ms: word.expiry_ms() }));
                 }
             }
             let was_present = old.is_some();
-            let new = match decide(old.as_ref().map(|(_, old)| old.with_value(&old.value[..]))) {
-                Change::Put(new) => new,
+            let (new, is_conditional) = match decide(old.as_ref().map(|(_, old)| old.with_value(&old.value[..]))) {
+                Change::Put(new) => (new, false),
+                Change::PutIfUnchanged(new) => (new, true),
                 Change::Keep => return Ok(ChangeResult { was_present, entry: old.map(|(_, old)| old) }),
                 Change::Remove => match place.filter(|_| was_present) {
                     Some(place) if !self.free_place(time, hash.bucket, &home, &place).await? => continue,
@@ -153,7 +157,7 @@ impl ByteMap {
             let kept_ms = old.as_ref().map_or(0, |(word, _)| word.expiry_ms());
             let expiry_ms = if let Expiry::Set(at) = expiry { at } else { kept_ms };
             let word = SlotWord::new(hash.tag, expiry_ms);
-            if let Some((old_word, old)) = &old {
+            if let Some((old_word, old)) = old.as_ref().filter(|_| !is_conditional) {
                 if (*old_word, &old.value) == (word, &new) {
                     return Ok(ChangeResult::to(was_present, old.with_value(new)));
                 }
@@ -163,7 +167,11 @@ impl ByteMap {
                         Some(version) => {
                             return Ok(ChangeResult::to(was_present, Entry { value: new, version, expiry_ms }));
                         }
-                        None => continue,
+                        None => {
+                            // The clocks of the two may differ about an expiry: then only time helps.
+                            self.pause_after(&mut repeated).await;
+                            continue;
+                        }
                     }
                 }
             }
@@ -175,11 +183,27 @@ impl ByteMap {
                 Attempt::Full if is_cleaned => return Err(self.full()),
                 Attempt::Full => {
                     is_cleaned = true;
-                    for step in 0..=self.link_offsets.len() {
+                    // The own bucket comes last: its links to entries that were freed are removed then.
+                    for step in (0..=self.link_offsets.len()).rev() {
                         self.sweep(time, self.stepped(hash.bucket, step), 1).await?;
                     }
                 }
             }
+        }
+    }
+
+    /// Returns the end of an attempt with the version of the entry, for that of its bucket.
+    fn of_entry(&self, home: u64, at: u64, attempt: Attempt) -> Attempt {
+        match attempt {
+            Attempt::Done(version) => Attempt::Done(self.entry_version(home, at, version)),
+            other => other,
+        }
+    }
+
+    /// Waits a moment before a change is tried again, if that has happened often.
+    pub(super) async fn pause_after(&self, repeated: &mut Repeated) {
+        if let Some(pause) = repeated.next() {
+            self.table.segment().client().pause(pause).await;
         }
     }
 
@@ -218,7 +242,8 @@ impl ByteMap {
         };
         let at = self.layout.head_at(slot);
         let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
-        self.put_bucket(time, bucket, version, &parts[..if value.is_empty() { 2 } else { 3 }]).await
+        let written = self.put_bucket(time, bucket, version, &parts[..if value.is_empty() { 2 } else { 3 }]).await?;
+        Ok(self.of_entry(hash.bucket, bucket, written))
     }
 
     /// Writes an entry into a later bucket, then the link to it.
@@ -253,7 +278,7 @@ impl ByteMap {
                 self.free_orphan(time, bucket, slot).await?;
                 return Ok(linked);
             }
-            return Ok(written);
+            return Ok(self.of_entry(hash.bucket, bucket, written));
         }
         Ok(Attempt::Full)
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{Entry, KeyHash, Lengths, Linked, MAGIC, MAGIC_OF_EARLIER_RELEASE, PUT, now_ms};
 use crate::spec::Spec;
-use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout};
+use ddss_core::{BadArgument, BucketLayout, Failure, MapLayout, Version};
 use std::any::type_name;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -126,20 +126,20 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
         let Some(slot) = bucket.slot_of(tag, key) else {
             return (!bucket.is_linked(tag)).then_some(None);
         };
-        Self::entry_in(bucket, slot)
+        Self::entry_in(bucket, slot, bucket.version)
     }
 
     /// Returns the entry of a slot, or `Some(None)` if it has expired. `None` if the copy does not include its value.
-    fn entry_in(bucket: &Bucket, slot: usize) -> Option<Option<Entry<V::Output>>> {
+    fn entry_in(bucket: &Bucket, slot: usize, version: Version) -> Option<Option<Entry<V::Output>>> {
         let Some(word) = bucket.word(slot).filter(|word| !word.is_expired(now_ms())) else { return Some(None) };
         let value = decoded::<V>(bucket.value(slot)?)?;
-        Some(Some(Entry { value, version: bucket.version, expiry_ms: word.expiry_ms() }))
+        Some(Some(Entry { value, version, expiry_ms: word.expiry_ms() }))
     }
 
     /// Returns the entry of a key that was looked for behind links.
     pub(super) fn entry_of_linked(linked: Linked) -> Option<Option<Entry<V::Output>>> {
         match linked {
-            Linked::At(bucket, slot) => Self::entry_in(&bucket, slot),
+            Linked::At(bucket, slot, version) => Self::entry_in(&bucket, slot, version),
             Linked::Absent => Some(None),
             Linked::Unknown => None,
         }
@@ -180,6 +180,14 @@ impl ByteMap {
     pub(crate) fn stepped(&self, bucket: u64, step: usize) -> u64 {
         let offset = step.checked_sub(1).and_then(|at| self.link_offsets.get(at)).copied();
         (bucket + offset.unwrap_or(0)) % self.buckets()
+    }
+
+    /// Returns the version of an entry whose key belongs to bucket `home`, and that lies in bucket `at` of that version. Versions of
+    /// different buckets have nothing to do with each other, so the way between the two is a part of it.
+    pub(crate) fn entry_version(&self, home: u64, at: u64, version: Version) -> Version {
+        const STEP_SHIFT: u32 = 44;
+        let step = (1..=self.link_offsets.len()).find(|&step| at != home && self.stepped(home, step) == at);
+        Version(version.0.wrapping_add((step.unwrap_or(0) as u64) << STEP_SHIFT))
     }
 
     #[inline]

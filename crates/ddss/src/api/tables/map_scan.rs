@@ -127,11 +127,17 @@ impl ByteMap {
             let (begin, links) = searches.get(index)?;
             let home = images.get(begin + links.len())?.as_ref()?;
             let tag = self.hash(key).tag;
+            if before.slot_of(tag, key).is_some() {
+                // Its bucket has it, and the copy lacks the value.
+                return None;
+            }
             for (link, image) in links.iter().zip(&images[*begin..]) {
                 let image = image.as_ref()?;
                 // The slot may have changed hands meanwhile, unless the link is still there: see `find`.
                 if image.holds(link.slot, tag, key) {
-                    return home.has_link(link.step, link.slot).then(|| Linked::At(image.clone(), link.slot));
+                    let (bucket, at) = (self.hash(key).bucket, self.stepped(self.hash(key).bucket, link.step));
+                    let version = self.entry_version(bucket, at, image.version);
+                    return home.has_link(link.step, link.slot).then(|| Linked::At(image.clone(), link.slot, version));
                 }
             }
             (home.version == before.version).then_some(Linked::Absent)
@@ -186,7 +192,6 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapEntries<K, V> {
 
     /// Returns the next entry; `None` at the end.
     pub(crate) async fn next_entry(&mut self) -> Option<Result<Decoded<K, V>, Error>> {
-        let time = self.map.segment().time().started();
         loop {
             if let Some((key, value)) = self.ready.pop_front() {
                 return Some(self.decode(&key, &value));
@@ -194,7 +199,8 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapEntries<K, V> {
             if self.is_ended {
                 return None;
             }
-            match self.read_bucket(time).await {
+            // A large map that is nearly empty has many buckets before the next entry.
+            match self.read_bucket(self.map.segment().time().started()).await {
                 Ok(is_read) => self.is_ended = !is_read,
                 Err(error) => {
                     self.is_ended = true;

@@ -129,12 +129,14 @@ impl ByteMap {
             let (mut bucket, mut version, mut expiry_ms, mut now) = (hash.bucket, home.version, 0, None);
             if let Some(Place { bucket: at, slot, image }) = &place {
                 let image = image.as_ref().unwrap_or(&home);
+                // A put of a key that has expired takes its old place.
+                (bucket, version) = (*at, image.version);
                 if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
                     now = self.value_of(time, *at, image, *slot).await?;
                     if now.is_none() {
                         continue;
                     }
-                    (bucket, version, expiry_ms) = (*at, image.version, word.expiry_ms());
+                    expiry_ms = word.expiry_ms();
                 }
             }
             if now.as_deref() != last {

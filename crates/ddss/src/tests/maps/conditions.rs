@@ -157,3 +157,36 @@ fn lock_of_a_map_stops_changes_of_its_entries() {
     assert_eq!(map.value(&1), Some([1; 8]));
     assert_eq!(hasty.update(&1, change).unwrap().unwrap().value, [2; 8]);
 }
+
+#[test]
+fn put_of_the_present_value_ends_its_version() {
+    // If this broke, two clients that put by one version would both believe that theirs was the put.
+    let node = TestNode::start();
+    let map = node.client().map::<u64, [u64; 8]>("map").allocate(60).unwrap();
+    map.put(&1, &[1; 8]).unwrap();
+    let seen = map.get(&1).unwrap().unwrap();
+    assert!(map.put_if(&1, seen.version, &[1; 8]).unwrap().version > seen.version);
+    assert_eq!(map.put_if(&1, seen.version, &[1; 8]).unwrap_err().kind(), ErrorKind::VersionMismatch);
+    let both = EntryOptions::new().if_absent().if_version(seen.version);
+    assert_eq!(map.put_with(&2, &[1; 8], both).unwrap_err().kind(), ErrorKind::BadArgument);
+}
+
+#[test]
+fn versions_of_an_entry_at_two_places_differ() {
+    // If this broke, a client could remove an entry that it has never seen: one that was put again, in another bucket.
+    let node = TestNode::start();
+    let map = node.client().map::<u64, [u64; 8]>("map").allocate(60).unwrap();
+    let keys = neighbours(&map);
+    for key in &keys[..17] {
+        map.put(key, &[1; 8]).unwrap();
+    }
+    let linked = map.get(&keys[16]).unwrap().unwrap();
+    assert!(map.remove(&keys[16]).unwrap() && map.remove(&keys[0]).unwrap());
+    // The versions of the own bucket pass those of the other one.
+    for _ in 0..100 {
+        let again = map.put(&keys[16], &[2; 8]).unwrap();
+        assert!(again.version != linked.version);
+        assert_eq!(map.remove_if(&keys[16], linked.version).unwrap_err().kind(), ErrorKind::VersionMismatch);
+        assert!(map.remove_if(&keys[16], again.version).unwrap());
+    }
+}
