@@ -75,7 +75,7 @@ async fn follow(here: &aio::Client, there: &aio::Client) -> Result<(), Failed> {
 async fn follower(price: aio::Segment) -> Result<u64, Failed> {
     let (mut versions, mut seen, mut last) = (price.watch(), 0, 0);
     while last < PRICES {
-        let stamp = versions.next().await?;
+        let stamp = versions.next().await.ok_or("the price is gone")??;
         let value = price.get(..).await?;
         let now = u64::from_le_bytes(value[..].try_into()?);
         check(now >= last && value.version() >= stamp.version, || format!("price {now} came after {last}"))?;

@@ -36,7 +36,7 @@ impl Visits {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = EphemeralNode::start()?;
     let (here, there) = (Visits::start(node.folder())?, Visits::start(node.folder())?);
-    let mut pages = there.client.watch_names("visits/")?;
+    let mut pages = there.client.watch("visits/")?;
 
     std::thread::scope(|scope| {
         let counts = [&here, &there].map(|service| {

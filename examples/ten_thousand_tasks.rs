@@ -83,7 +83,7 @@ async fn wait_for_arrivals(client: &aio::Client, count: u64) -> Result<(), Faile
     let wait = async {
         let mut versions = gate.watch();
         while u64::from_le_bytes(gate.get(0..8).await?[..].try_into()?) < count {
-            versions.next().await?;
+            versions.next().await.transpose()?;
         }
         Ok(())
     };

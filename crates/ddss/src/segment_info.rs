@@ -135,7 +135,7 @@ impl SegmentInfo {
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// use ddss::SegmentEvent;
 /// client.segment("jobs/1").allocate(64)?;
-/// let first = client.watch_names("jobs/")?.next().transpose()?;
+/// let first = client.watch("jobs/")?.next().transpose()?;
 /// assert!(matches!(first, Some(SegmentEvent::Created(job)) if job.name == "jobs/1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

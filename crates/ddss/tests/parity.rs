@@ -83,7 +83,7 @@ macro_rules! script {
             replies.into_iter().for_each(|reply| show(results, reply));
             $get!(segment.clone().release()).unwrap();
             show(results, $get!(segment.stat()));
-            show(results, $get!(segment.watch_after(Version(1)).next_stamp()));
+            results.push(format!("{:?}", $get!(segment.watch().next()).is_none()));
             let replies =
                 $get!(batch.get(&segment, 0..8).unwrap().put(&segment, 8, &[7; 5000]).unwrap().run()).unwrap();
             replies.into_iter().for_each(|reply| show(results, reply));
@@ -103,30 +103,6 @@ macro_rules! awaited {
     ($call:expr) => {
         block_on($call)
     };
-}
-
-/// The next item of either kind of watch.
-trait NextStamp {
-    type Next<'a>
-    where
-        Self: 'a;
-    fn next_stamp(&mut self) -> Self::Next<'_>;
-}
-
-impl NextStamp for ddss::VersionWatch {
-    type Next<'a> = Result<ddss::Stamp, ddss::Error>;
-
-    fn next_stamp(&mut self) -> Self::Next<'_> {
-        self.next().unwrap()
-    }
-}
-
-impl NextStamp for aio::VersionWatch {
-    type Next<'a> = std::pin::Pin<Box<dyn Future<Output = Result<ddss::Stamp, ddss::Error>> + 'a>>;
-
-    fn next_stamp(&mut self) -> Self::Next<'_> {
-        Box::pin(self.next())
-    }
 }
 
 script!(blocking_results, Client, blocking);

@@ -1,7 +1,7 @@
 //! Watches of names across nodes, of which one is killed, and limits of segments that survive a restart.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ConnectOptions, ErrorKind, Limit, NameWatch, NodeId, Placement, SegmentEvent, Spec};
+use ddss::{Client, ConnectOptions, ErrorKind, Limit, NodeId, Placement, SegmentEvent, Spec, Watch};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn client(daemon: &Daemon) -> Client {
 }
 
 /// Returns the text of the next event; errors of a node that is away are skipped.
-fn next(names: &mut NameWatch) -> String {
+fn next(names: &mut Watch<SegmentEvent>) -> String {
     let event = names.find_map(Result::ok).expect("it is endless");
     match event {
         SegmentEvent::Created(listing) => format!("+{} on {}", listing.name, listing.home.0),
@@ -31,7 +31,7 @@ fn watch_follows_names_of_a_node_that_is_killed_and_returns() {
     let spec = |node| Spec::new(64).placement(Placement::Node(NodeId(node)));
     let near = client(&second);
     let a = retry(|| near.segment("job/a").allocate(spec(1)));
-    let mut names = near.watch_names("job/").unwrap();
+    let mut names = near.watch("job/").unwrap();
     assert_eq!(next(&mut names), "+job/a on 1");
     // Allocated by the other node itself, and by this one.
     client(&first).segment("job/b").allocate(spec(1)).unwrap();

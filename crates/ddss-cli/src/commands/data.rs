@@ -339,10 +339,11 @@ pub(crate) fn watch(options: &WatchOptions, json: bool) -> Result<(), CommandErr
         }
         left = left.map(|left| left.saturating_sub(1));
         if left == Some(0) {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
+    // The watch ends with the segment.
+    Ok(segment.stat().map(drop)?)
 }
 
 /// Expands the patterns among the names; asks for confirmation if a pattern matched.

@@ -174,8 +174,9 @@ fn watch(options: &MapWatchOptions, json: bool) -> Result<(), CommandError> {
             None => "(absent)".to_owned(),
         };
         if !write_entry(&line)? || count.is_some_and(|count| count <= shown) {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
+    // The watch ends with the map.
+    Ok(map.segment().stat().map(drop)?)
 }

@@ -46,7 +46,6 @@ mod held_lock;
 mod list;
 mod name_watch;
 mod unfold;
-mod version_watch;
 mod watch;
 
 #[path = "../api/mod.rs"]
@@ -60,7 +59,6 @@ pub use cursor::{SegmentReader, SegmentWriter};
 pub(crate) use held_lock::HeldLock;
 pub use list::List;
 pub(crate) use list::list_map;
-pub use name_watch::NameWatch;
-pub use version_watch::VersionWatch;
+pub(crate) use name_watch::NameWatch;
 pub use watch::Watch;
-pub(crate) use watch::watch_map;
+pub(crate) use watch::{watch_map, watch_versions};

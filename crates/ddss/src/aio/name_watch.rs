@@ -16,22 +16,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An endless stream of the names with a prefix, like [`NameWatch`](crate::NameWatch): [`next`](Self::next), or a [`Stream`] for use with combinators.
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let client = client.aio()?;
-/// let mut names = client.watch_names("jobs/")?;
-/// client.segment("jobs/1").allocate(64).await?;
-/// assert!(matches!(names.next().await?, ddss::SegmentEvent::Created(_)));
-/// # Ok::<(), ddss::Error>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "a watch does nothing until its next name is awaited"]
-pub struct NameWatch {
+/// An endless stream of the names with a prefix.
+pub(crate) struct NameWatch {
     client: Client,
     prefix: String,
     /// Segments that the caller knows.
@@ -64,28 +50,7 @@ struct Listed {
     covered: BTreeSet<(u8, NodeId)>,
 }
 
-impl std::fmt::Debug for NameWatch {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("aio::NameWatch").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
-}
-
 impl Client {
-    /// Watches the names that begin with `prefix`: [`Client::watch_names`](crate::Client::watch_names).
-    pub fn watch_names(&self, prefix: &str) -> Result<NameWatch, Error> {
-        ListCursor::new(prefix)?;
-        Ok(NameWatch {
-            client: self.clone(),
-            prefix: prefix.to_owned(),
-            known: BTreeMap::new(),
-            sources: Vec::new(),
-            ready: VecDeque::new(),
-            listing: None,
-            is_outdated: true,
-            backoff: Backoff::default(),
-        })
-    }
-
     /// Requests the whole list, and the shards of nodes that took part.
     async fn list_covered(&self, prefix: &str) -> Result<Listed, Error> {
         let mut listed = Listed::default();
@@ -147,13 +112,22 @@ impl Source {
 }
 
 impl NameWatch {
-    /// Returns the number of errors since the last list.
-    pub fn errors(&self) -> u64 {
-        self.backoff.errors()
+    pub(crate) fn new(client: Client, prefix: &str) -> Result<Self, Error> {
+        ListCursor::new(prefix)?;
+        Ok(Self {
+            client,
+            prefix: prefix.to_owned(),
+            known: BTreeMap::new(),
+            sources: Vec::new(),
+            ready: VecDeque::new(),
+            listing: None,
+            is_outdated: true,
+            backoff: Backoff::default(),
+        })
     }
 
     /// Waits for the next name. Dropping the future loses no name.
-    pub async fn next(&mut self) -> Result<SegmentEvent, Error> {
+    pub(crate) async fn next(&mut self) -> Result<SegmentEvent, Error> {
         std::future::poll_fn(|context| self.poll_event(context)).await
     }
 
@@ -224,7 +198,7 @@ impl NameWatch {
     }
 }
 
-/// Endless like [`NameWatch`](crate::NameWatch): an item may be an error, and later items may succeed again.
+/// Endless: an item may be an error, and later items may succeed again.
 impl Stream for NameWatch {
     type Item = Result<SegmentEvent, Error>;
 
@@ -257,7 +231,7 @@ mod tests {
         let (client, hasty) = (node.client(), node.short_timeout_client());
         let first = client.segment("jobs/1").allocate(Spec::new(8)).unwrap();
         client.segment("others/1").allocate(Spec::new(8)).unwrap();
-        let mut names = hasty.watch_names("jobs/").unwrap();
+        let mut names = hasty.watch("jobs/").unwrap();
         let mut next = || text(&names.next_within(PATIENCE).unwrap().expect("it is told"));
         assert_eq!(next(), "+jobs/1");
         let second = client.segment("jobs/2").allocate(Spec::new(8)).unwrap();
@@ -271,7 +245,6 @@ mod tests {
         client.segment("others/2").allocate(Spec::new(8)).unwrap();
         // Longer than the timeout of a call.
         assert_eq!(names.next_within(Duration::from_millis(900)).unwrap(), None, "not of this prefix");
-        assert_eq!(names.errors(), 0);
         let third = client.segment("jobs/3").allocate(Spec::new(8)).unwrap();
         assert_eq!(text(&names.next().unwrap().unwrap()), "+jobs/3");
         let own = third.stat().unwrap().permissions;
@@ -285,17 +258,17 @@ mod tests {
         // If this broke, a task that selects among events would miss one, or fill the daemon with waits.
         let node = TestNode::start();
         let client = node.client();
-        let mut names = client.aio().unwrap().watch_names("").unwrap();
+        let mut names = client.aio().unwrap().watch("").unwrap();
         assert!(poll_once(&mut Box::pin(names.next())).is_pending());
         client.segment("one").allocate(Spec::new(8)).unwrap();
-        assert_eq!(text(&block_on(names.next()).unwrap()), "+one");
+        assert_eq!(text(&block_on(names.next()).unwrap().unwrap()), "+one");
         for _ in 0..3 {
             assert!(poll_once(&mut Box::pin(names.next())).is_pending());
         }
         client.segment("two").allocate(Spec::new(8)).unwrap();
         let next = std::future::poll_fn(|context| Pin::new(&mut names).poll_next(context));
         assert_eq!(text(&block_on(next).unwrap().unwrap()), "+two");
-        assert!(client.watch_names(&"x".repeat(200)).is_err(), "no name is that long");
+        assert!(client.watch(&"x".repeat(200)).is_err(), "no name is that long");
     }
 
     #[test]

@@ -1,15 +1,21 @@
 //! Watches for tasks.
 
-use super::api::MapWatch;
+use super::Client;
+use super::api::{MapWatch, Segment};
+use super::name_watch::NameWatch;
 use super::unfold::unfold;
 use crate::call::backoff::Backoff;
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind};
 use crate::map::known_entries::MapEvent;
+use crate::segment_info::SegmentEvent;
+use crate::value::Stamp;
 use ddss_core::Failure;
 use futures_core::Stream;
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Events as they come, like [`Watch`](crate::Watch): [`next`](Self::next), or a [`Stream`] for use with combinators.
 ///
@@ -42,27 +48,60 @@ impl<E> Watch<E> {
     }
 }
 
+impl<E: 'static> Watch<E> {
+    /// Makes a watch of steps, each after a pause if the last one failed. A step ends with an event, or at the deadline of one
+    /// call.
+    fn new<S, N>(source: S, step: fn(S, Option<Duration>) -> N) -> Self
+    where
+        S: Send + Unpin + 'static,
+        N: Future<Output = (Result<E, Error>, S)> + Send + 'static,
+    {
+        let next = move |(mut source, mut backoff): (S, Backoff)| async move {
+            loop {
+                let (event, after) = step(source, backoff.pause()).await;
+                source = after;
+                let is_error = match &event {
+                    Err(error) if error.has_failed_with(Failure::TimedOut) => continue,
+                    Err(error) if error.kind() == ErrorKind::NotFound => return None,
+                    event => event.is_err(),
+                };
+                backoff.note(is_error);
+                return Some((event, (source, backoff)));
+            }
+        };
+        Self(Box::pin(unfold((source, Backoff::default()), next)))
+    }
+}
+
 pub(crate) fn watch_map<K, V>(watch: MapWatch<K, V>) -> Watch<MapEvent<K::Output, V::Output>>
 where
     K: Encoding + ?Sized,
     V: Encoding + ?Sized,
 {
-    let next = |(mut watch, mut backoff): (MapWatch<K, V>, Backoff)| async move {
-        loop {
-            if let Some(pause) = backoff.pause() {
-                watch.pause(pause).await;
-            }
-            let event = watch.next_event(watch.time()).await;
-            let is_error = match &event {
-                Err(error) if error.has_failed_with(Failure::TimedOut) => continue,
-                Err(error) if error.kind() == ErrorKind::NotFound => return None,
-                event => event.is_err(),
-            };
-            backoff.note(is_error);
-            return Some((event, (watch, backoff)));
+    Watch::new(watch, |mut watch, pause| async move {
+        if let Some(pause) = pause {
+            watch.segment().pause(pause).await;
         }
-    };
-    Watch(Box::pin(unfold((watch, Backoff::default()), next)))
+        (watch.next_event(watch.time()).await, watch)
+    })
+}
+
+pub(crate) fn watch_versions(segment: Segment) -> Watch<Stamp> {
+    Watch::new((segment, None), |(segment, seen), pause| async move {
+        if let Some(pause) = pause {
+            segment.pause(pause).await;
+        }
+        let stamp = segment.version_after(segment.time(), seen).await;
+        let seen = stamp.as_ref().map_or(seen, |stamp| Some(stamp.version));
+        (stamp, (segment, seen))
+    })
+}
+
+impl Client {
+    /// Watches the names that begin with `prefix`: [`Client::watch`](crate::Client::watch).
+    pub fn watch(&self, prefix: &str) -> Result<Watch<SegmentEvent>, Error> {
+        Ok(Watch(Box::pin(NameWatch::new(self.clone(), prefix)?)))
+    }
 }
 
 impl<E> Stream for Watch<E> {

@@ -4,7 +4,7 @@
 //! Each of the two imports the attributes of `ddss-twin` under the same names, and brings the client and what differs: a
 //! lock that is held, watches, lists and cursors. Values, options, plans and errors lie outside, and are compiled once.
 
-use super::{Client, HeldLock, List, VersionWatch, Watch, list_map, only_aio, only_blocking, twin, watch_map};
+use super::{Client, HeldLock, List, Watch, list_map, only_aio, only_blocking, twin, watch_map, watch_versions};
 
 mod allocate;
 mod array;

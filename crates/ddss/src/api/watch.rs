@@ -1,12 +1,11 @@
 //! Waits for versions, and watches of a segment's versions.
 
 use super::segment::Segment;
-use super::{VersionWatch, twin};
+use super::{Watch, twin, watch_versions};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::value::Stamp;
-use ddss_core::{Failure, Operation, Version};
-use std::time::Duration;
+use ddss_core::{Operation, Version};
 
 #[twin]
 impl Segment {
@@ -33,31 +32,32 @@ impl Segment {
         self.client().run_wait(time, plan.returns(|completion, _| Stamp::of(completion))).await
     }
 
-    /// Watches the versions from now on, beginning with the present one.
-    pub fn watch(&self) -> VersionWatch {
-        self.watch_from(None)
+    /// Watches the versions, beginning with the present one. Versions that follow each other quickly may be merged into the
+    /// newest one.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// let scores = client.segment("scores").allocate(64)?;
+    /// let mut versions = scores.watch();
+    /// # let mut rounds = 0;
+    /// while let Some(stamp) = versions.next().transpose()? {
+    ///     println!("{} is there", stamp.version);
+    /// #   rounds += 1;
+    /// #   if rounds == 3 { break }
+    ///     scores.put(0, b"the next one")?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch(&self) -> Watch<Stamp> {
+        watch_versions(self.clone())
     }
 
-    /// Watches the versions after `version`.
-    pub fn watch_after(&self, version: Version) -> VersionWatch {
-        self.watch_from(Some(version))
-    }
-
-    /// Waits for the first version after `seen`, after a pause.
-    pub(crate) async fn version_after(&self, seen: Option<Version>, pause: Option<Duration>) -> Result<Stamp, Error> {
-        if let Some(pause) = pause {
-            self.pause(pause).await;
-        }
-        loop {
-            let stamp = match seen {
-                None => self.stat().await.map(|info| info.stamp),
-                Some(seen) => self.wait_newer_than(seen).await,
-            };
-            match stamp {
-                // No new version came within the timeout of a call.
-                Err(error) if error.has_failed_with(Failure::TimedOut) => {}
-                ended => return ended,
-            }
+    /// Returns the stamp of the first version after `seen`, or of the present one.
+    pub(crate) async fn version_after(&self, time: Deadline, seen: Option<Version>) -> Result<Stamp, Error> {
+        match seen {
+            None => self.stat().await.map(|info| info.stamp),
+            Some(seen) => self.wait_by(time, seen).await,
         }
     }
 }

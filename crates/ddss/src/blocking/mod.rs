@@ -3,8 +3,6 @@
 mod cursor;
 mod held_lock;
 mod list;
-mod name_watch;
-mod version_watch;
 mod watch;
 
 #[path = "../api/mod.rs"]
@@ -18,7 +16,5 @@ pub use cursor::{SegmentReader, SegmentWriter};
 pub(crate) use held_lock::HeldLock;
 pub(crate) use list::list_map;
 pub use list::{List, SegmentList};
-pub use name_watch::NameWatch;
-pub use version_watch::VersionWatch;
 pub use watch::Watch;
-pub(crate) use watch::watch_map;
+pub(crate) use watch::{watch_map, watch_versions};

@@ -1,11 +1,16 @@
 //! Watches for threads.
 
-use super::api::MapWatch;
+use super::api::{MapWatch, Segment};
+use crate::aio::NameWatch;
+use crate::async_client::wait;
 use crate::call::backoff::Backoff;
+use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind};
 use crate::map::known_entries::MapEvent;
+use crate::segment_info::SegmentEvent;
+use crate::value::Stamp;
 use ddss_core::Failure;
 use std::time::{Duration, Instant};
 
@@ -48,10 +53,51 @@ where
     K: Encoding + ?Sized,
     V: Encoding + ?Sized,
 {
+    Watch::new(move |until| watch.next_event(step_deadline(watch.time(), until)))
+}
+
+pub(crate) fn watch_versions(segment: Segment) -> Watch<Stamp> {
+    let mut seen = None;
     Watch::new(move |until| {
-        let usual = watch.time();
-        watch.next_event(until.map_or(usual, |until| Deadline::until(usual.started().deadline().min(until))))
+        let stamp = segment.version_after(step_deadline(segment.time(), until), seen)?;
+        seen = Some(stamp.version);
+        Ok(stamp)
     })
+}
+
+/// Returns the deadline of a step with this usual one.
+fn step_deadline(usual: Deadline, until: Option<Instant>) -> Deadline {
+    until.map_or(usual, |until| Deadline::until(usual.started().deadline().min(until)))
+}
+
+impl Client {
+    /// Watches the names that begin with `prefix`: first those that exist, then each one that is created or released.
+    ///
+    /// A name that is created and released immediately may not appear. A name that is created again appears as released and
+    /// created. The names of a node that cannot be reached stay as they were.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// use ddss::SegmentEvent;
+    /// use std::time::Duration;
+    ///
+    /// let mut names = client.watch("jobs/")?;
+    /// assert!(names.next_within(Duration::from_millis(20))?.is_none());
+    /// let job = client.segment("jobs/1").allocate(64)?;
+    /// assert!(matches!(names.next().transpose()?, Some(SegmentEvent::Created(made)) if made.len == 64));
+    /// job.release()?;
+    /// assert!(matches!(names.next().transpose()?, Some(SegmentEvent::Released(name)) if name == "jobs/1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch(&self, prefix: &str) -> Result<Watch<SegmentEvent>, Error> {
+        let mut names = NameWatch::new(self.aio()?, prefix)?;
+        Ok(Watch::new(move |until| match until {
+            None => wait::block_on(names.next()),
+            Some(until) => wait::block_until(names.next(), until)
+                .unwrap_or_else(|| Err(Error::failed("watch", "names", Failure::TimedOut))),
+        }))
+    }
 }
 
 impl<E> Watch<E> {

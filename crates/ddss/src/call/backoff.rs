@@ -20,7 +20,8 @@ impl Backoff {
     }
 
     /// Returns the number of errors since the last success.
-    pub(crate) const fn errors(&self) -> u64 {
+    #[cfg(test)]
+    const fn errors(&self) -> u64 {
         self.errors
     }
 

@@ -156,8 +156,8 @@ impl ByteMap {
 
 #[only_aio]
 impl<K: ?Sized, V: ?Sized> MapWatch<K, V> {
-    pub(crate) async fn pause(&self, time: Duration) {
-        self.map.table.segment().pause(time).await;
+    pub(crate) fn segment(&self) -> &crate::aio::Segment {
+        self.map.table.segment()
     }
 }
 
