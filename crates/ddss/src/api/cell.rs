@@ -71,7 +71,11 @@ impl Segment {
         loop {
             let mut value = T::new_zeroed();
             let stamp = read.get_by(time, offset, value.as_mut_bytes()).await?;
+            let before = value.as_bytes().to_vec();
             change(&mut value);
+            if value.as_bytes() == before {
+                return Ok(Versioned { value, stamp });
+            }
             let conditions = self.location().put_conditions(Some(stamp.version));
             match self.put_by(time, offset, value.as_bytes(), conditions).await {
                 Err(error) if error.failure() == Some(Failure::VersionMismatch) => std::hint::spin_loop(),
@@ -111,7 +115,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Cell<T> {
     }
 
     /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written
-    /// value.
+    /// value. A change that leaves the value as it is writes nothing.
     ///
     /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
     /// may have taken effect and is not retried.

@@ -140,6 +140,31 @@ fn empty_range_at_the_end_of_a_row_is_in_that_row() {
 }
 
 #[test]
+fn clone_of_a_locked_handle_changes_nothing_after_the_lock() {
+    // If this broke, a thread that still has the handle would write into what the next holder has locked.
+    let node = TestNode::start();
+    let (mine, theirs) = (node.client(), node.client());
+    let segment = mine.segment("s").allocate(Spec::new(8)).unwrap();
+    let table = mine.table("rows").allocate(Spec::new(8).row_len(16)).unwrap();
+    let (held, held_row) = (segment.lock().unwrap(), table.row(3).lock().unwrap());
+    let (clone, row): (Segment, Row<'static>) = (held.clone(), held_row.clone());
+    clone.put(0, b"mine").unwrap();
+    row.put(b"mine").unwrap();
+    held.unlock().unwrap();
+    drop(held_row);
+    let is_refused = || {
+        let words = [clone.word(0).fetch_add(1).map(drop), row.word(0).fetch_add(1).map(drop)];
+        let puts = [clone.put(0, b"late").map(drop), row.put(b"late").map(drop)];
+        words.into_iter().chain(puts).for_each(|ended| assert_eq!(failure(ended), ErrorKind::LockLost));
+    };
+    is_refused();
+    let (other, rows) = (theirs.segment("s").open().unwrap(), theirs.table("rows").open().unwrap());
+    let (next, next_row) = (other.lock().unwrap(), rows.row(3).lock().unwrap());
+    is_refused();
+    assert_eq!((&next.get(0..4).unwrap()[..], &next_row.get().unwrap()[..4]), (&b"mine"[..], &b"mine"[..]));
+}
+
+#[test]
 fn lock_of_one_client_is_no_argument_for_a_batch() {
     // If this broke, a put would go out under the lock of another client.
     let node = TestNode::start();

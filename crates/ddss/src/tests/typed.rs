@@ -39,6 +39,39 @@ fn typed_value_round_trips_and_no_update_is_lost() {
 }
 
 #[test]
+fn update_that_changes_nothing_puts_nothing() {
+    // If this broke, a program that only looks at a value would wake all watchers, and fail where it may not put.
+    let node = TestNode::start();
+    let point: Cell<Point> = node.client().segment("point").allocate(16).unwrap().cell(0).unwrap();
+    let put = point.put(&Point { x: 1, y: 2 }).unwrap();
+    let seen = point.update(|_| ()).unwrap();
+    assert_eq!((seen.value, seen.stamp), (Point { x: 1, y: 2 }, put));
+    assert_eq!(point.update(|point| point.x = 1).unwrap().stamp, put);
+    assert_eq!(point.update(|point| point.x = 2).unwrap().version().0, put.version.0 + 1);
+}
+
+#[test]
+fn no_update_is_lost_or_mixed_without_a_model() {
+    // If this broke, an update under `Model::Null` would put parts of two values together.
+    const UPDATES: u64 = 200;
+    type Words = [u64; 8192];
+    let node = TestNode::start();
+    let spec = Spec::new(size_of::<Words>() as u64).model(Model::Null);
+    let words: Cell<Words> = node.client().segment("words").allocate(spec).unwrap().cell(0).unwrap();
+    std::thread::scope(|scope| {
+        for client in [node.local_read_client(), node.local_read_client(), node.client()] {
+            scope.spawn(move || {
+                let words: Cell<Words> = client.segment("words").open().unwrap().cell(0).unwrap();
+                for _ in 0..UPDATES {
+                    words.update(|words| words.iter_mut().for_each(|word| *word += 1)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(words.get().unwrap().value, [3 * UPDATES; 8192]);
+}
+
+#[test]
 fn array_checks_bounds_and_offsets() {
     // If this broke, one value would be read or written in another's place.
     let node = TestNode::start();
