@@ -152,7 +152,7 @@ impl Group {
         for member in (0..self.membership.members()).map(Member) {
             let Some(silence) = self.mesh.silence(member, now) else { continue };
             // The lock of a stopped process is free after its lease: this member seems to be cut off from this process alone.
-            if silence >= self.lease + Self::SILENCE {
+            if silence >= self.lease.saturating_add(Self::SILENCE) {
                 self.membership.evict(self.incarnation(member), true);
                 return self.lose(fabric, member, LostReason::Silent);
             }

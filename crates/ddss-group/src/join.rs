@@ -231,16 +231,30 @@ fn lock_place(
         Some(number) => vec![(number, waiting)],
         None => (0..options.members).map(|number| (number, lock.timeout(Duration::ZERO))).collect(),
     };
+    // A place whose row names a process may be that of a member whose lock has just ended with its home's daemon: the member
+    // takes the lock again within a third of its lease. So such a place is taken only if its lock is free for longer.
+    let mut free_since: Vec<Option<Instant>> = vec![None; usize::from(options.members)];
+    let (kept_for, mut end) = (options.lease / 3 + PROBE_MAX, end);
     loop {
         for (number, lock) in &attempts {
             let member = Member(*number);
+            let row = table.row(row_of(member)).get()?;
+            let is_named = MemberRow::decode(&row, row_of(member))?.is_some();
             match table.row(lock_row_of(member, options.members)).lock_with(*lock) {
-                Ok(guard) => return Ok((member, guard)),
-                Err(error) if is_taken(&error) => {}
+                Ok(guard) => {
+                    let since = free_since[usize::from(*number)].get_or_insert_with(Instant::now);
+                    if !is_named || since.elapsed() >= kept_for {
+                        return Ok((member, guard));
+                    }
+                    end = end.max(*since + kept_for + PROBE_MAX);
+                    guard.unlock()?;
+                }
+                Err(error) if is_taken(&error) => free_since[usize::from(*number)] = None,
                 Err(error) => return Err(error.into()),
             }
         }
-        if options.number.is_some() || Instant::now() >= end {
+        let is_pending = free_since.iter().any(Option::is_some);
+        if options.number.is_some() && !is_pending || Instant::now() >= end {
             break;
         }
         std::thread::sleep(PROBE_MAX / 50);

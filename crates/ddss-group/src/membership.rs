@@ -48,6 +48,7 @@ struct Eviction {
     whom: Incarnation,
     /// True if the lock of the place may become free later.
     keeps_trying: bool,
+    asked: Instant,
 }
 
 /// State that the caller and the thread share.
@@ -111,9 +112,20 @@ impl Shared {
 pub struct GroupState {
     table: Table,
     shared: Arc<Shared>,
+    ours: Incarnation,
 }
 
 impl GroupState {
+    /// Returns true if this process still has its place: no other member has lost it.
+    ///
+    /// # Errors
+    /// The directory has another format, or the error of a call.
+    pub fn has_place(&self) -> Result<bool, JoinError> {
+        let row = row_of(self.ours.member);
+        let found = MemberRow::decode(&self.table.row(row).get()?, row)?;
+        Ok(found.is_some_and(|found| found.run == self.ours.run))
+    }
+
     /// Raises the state, for all members. A state that is as high stays.
     ///
     /// # Errors
@@ -178,6 +190,8 @@ impl Membership {
     const LOOK_FIRST: Duration = Duration::from_millis(20);
     /// The directory is looked through this often once all members are seen.
     const LOOK_LAST: Duration = Duration::from_millis(500);
+    /// Time beyond its lease for which a process that others have lost is tried to be cleared away.
+    const EVICT_MARGIN: Duration = Duration::from_secs(5);
     /// News that the caller has not taken; the thread waits with more.
     const CHANGES_MAX: usize = 256;
 
@@ -192,7 +206,8 @@ impl Membership {
         let (ours, members, key, state) = (place.ours, options.members, place.group.key, place.group.state);
         let table = place.table.clone();
         let watcher = Watcher {
-            state,
+            // Behind the members that joined before, as every later change.
+            state: 0,
             guard: Some(place.guard),
             table: place.table,
             row: place.row,
@@ -229,7 +244,7 @@ impl Membership {
     /// Returns a handle that changes the state of the group.
     #[must_use]
     pub fn group_state(&self) -> GroupState {
-        GroupState { table: self.table.clone(), shared: self.news.shared.clone() }
+        GroupState { table: self.table.clone(), shared: self.news.shared.clone(), ours: self.ours }
     }
 
     /// Returns the number of places.
@@ -260,7 +275,7 @@ impl Membership {
         let mut evictions = self.news.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
         let keeps_trying = keeps_trying || evictions.iter().any(|other| other.whom == whom && other.keeps_trying);
         evictions.retain(|other| other.whom.member != whom.member);
-        evictions.push(Eviction { whom, keeps_trying });
+        evictions.push(Eviction { whom, keeps_trying, asked: Instant::now() });
         drop(evictions);
         if !self.news.shared.has_evictions.swap(true, Ordering::AcqRel) {
             self.news.shared.wake();
@@ -405,15 +420,17 @@ impl Watcher {
         self.shared.has_evictions.store(false, Ordering::Release);
         let evictions = || self.shared.evictions.lock().unwrap_or_else(PoisonError::into_inner);
         let due = std::mem::take(&mut *evictions());
-        for Eviction { whom, keeps_trying } in due {
+        // The lock of a process that is gone is free after its lease. Later a free lock says nothing about that process.
+        let max = self.lease.saturating_add(Membership::EVICT_MARGIN);
+        for Eviction { whom, keeps_trying, asked } in due {
             if self.clear_place(whom) {
                 if !self.report(Change::Evicted(whom)) {
                     return false;
                 }
-            } else if keeps_trying {
+            } else if keeps_trying && asked.elapsed() <= max {
                 let mut evictions = evictions();
                 if !evictions.iter().any(|newer| newer.whom.member == whom.member) {
-                    evictions.push(Eviction { whom, keeps_trying });
+                    evictions.push(Eviction { whom, keeps_trying, asked });
                 }
             }
         }

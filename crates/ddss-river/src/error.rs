@@ -82,6 +82,20 @@ pub enum QueueError {
         /// Number of the member.
         member: u16,
     },
+    /// Another process reports that a member is lost, and the queue is fail-stop.
+    #[error("queue {queue} has ended: another process has lost a member")]
+    Ended {
+        /// Name of the queue.
+        queue: String,
+    },
+    /// Messages failed: three consumers were lost with each of them or dropped it. Or, at most once, they were dropped.
+    #[error("{messages} messages of queue {queue} were not processed: see Queue::failed")]
+    Unprocessed {
+        /// Name of the queue.
+        queue: String,
+        /// Messages since the last report.
+        messages: u64,
+    },
     /// The service thread has ended.
     #[error("the service thread of queue {queue} has ended: see the message of its panic")]
     Stopped {

@@ -8,6 +8,7 @@ use super::peers::Peers;
 use super::recall;
 use crate::delivery::{Outcome, Strikes, after_loss, after_rejection};
 use crate::fault_injection::planted;
+use crate::limits::ATTEMPTS_MAX;
 use crate::model::{
     Attempt, ConfigError, ConsumerId, Draw, EdgeId, Guarantee, Header, Load, Moment, ProducerId, QueueConfig, Route,
     ToConsumer, ToProducer, UnitId,
@@ -200,8 +201,14 @@ impl Producer {
             ToProducer::Begun(attempt) => self.begin(from, attempt),
             ToProducer::Recalled(attempt) => {
                 if self.give_back(from, attempt) {
-                    self.messages.get_mut(attempt.place).expect("a message").flags.is_recalled = true;
-                    self.messages.queue(attempt.place);
+                    let message = self.messages.get_mut(attempt.place).expect("a message");
+                    message.flags.is_recalled = true;
+                    if message.attempts < ATTEMPTS_MAX {
+                        self.messages.queue(attempt.place);
+                    } else {
+                        // No honest consumers give a message back as often.
+                        self.execute(Outcome::Failed, from, attempt.place, out);
+                    }
                 }
             }
             ToProducer::Rejected(attempt) => {

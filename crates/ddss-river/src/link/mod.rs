@@ -2,4 +2,4 @@
 
 mod service;
 
-pub(crate) use service::{CLOSED, Service, ServiceConfig};
+pub(crate) use service::{CLOSED, FAILED, Service, ServiceConfig};

@@ -19,6 +19,8 @@ const QUEUE: u8 = 1;
 
 /// State of the group of a queue that is closed.
 pub(crate) const CLOSED: u8 = 1;
+/// State of the group of a fail-stop queue that has lost a member.
+pub(crate) const FAILED: u8 = 2;
 
 /// Tag of writes: nothing waits for their end, since a slot is free only when its message is acknowledged.
 const WRITE: u64 = 0;
@@ -38,6 +40,8 @@ pub(crate) struct ServiceConfig {
 struct Link {
     /// Region of the ring for its messages, once it was needed.
     ring: Option<RegionId>,
+    /// True if the present process of the member was connected.
+    was_up: bool,
     /// True while the member waits for its ring.
     awaits_ring: bool,
     /// This process's ring at the member.
@@ -98,10 +102,18 @@ impl Service {
     fn apply(&mut self, happened: Happened) {
         match happened {
             Happened::Seen(member) => self.shared.serve(|ends| ends.see(member)),
-            Happened::Up(member) => self.link(member).awaits_ring = true,
+            Happened::Up(member) => {
+                let link = self.link(member);
+                (link.awaits_ring, link.was_up) = (true, true);
+            }
             Happened::Message(from, bytes) => self.receive(from, &bytes),
             Happened::Left(member) => self.end(member, true),
-            Happened::Lost(member, _) => self.end(member, false),
+            // A process that was never connected has no messages, and none of this one: nothing is lost with it.
+            Happened::Lost(member, _) => {
+                let has_nothing = !self.link(member).was_up;
+                self.end(member, has_nothing);
+            }
+            Happened::State(state) if state >= FAILED => self.shared.serve(|ends| ends.fail(Failure::Ended)),
             Happened::State(state) if state >= CLOSED => self.shared.serve(|ends| ends.close()),
             Happened::Replaced => {
                 self.shared.serve(|ends| ends.fail(Failure::Fenced));
@@ -117,7 +129,7 @@ impl Service {
 
     fn end(&mut self, member: Member, has_left: bool) {
         let link = self.link(member);
-        (link.awaits_ring, link.window) = (false, None);
+        (link.awaits_ring, link.window, link.was_up) = (false, None, false);
         self.shared.serve(|ends| ends.end(member, has_left));
     }
 
@@ -309,8 +321,17 @@ impl ProgressTask for Service {
         while self.shared.serve(|ends| ends.has_posts()) && Instant::now() < end {
             self.poll();
         }
-        self.members().for_each(|member| self.driver.leave(member));
-        while self.members().any(|member| self.driver.peer(member).is_some()) && Instant::now() < end {
+        let mut told = vec![false; self.links.len()];
+        loop {
+            // Members may come up meanwhile.
+            for member in self.members() {
+                if self.driver.peer(member).is_some() && !std::mem::replace(&mut told[usize::from(member.0)], true) {
+                    self.driver.leave(member);
+                }
+            }
+            if !self.members().any(|member| self.driver.peer(member).is_some()) || Instant::now() >= end {
+                return;
+            }
             self.poll();
             std::thread::yield_now();
         }

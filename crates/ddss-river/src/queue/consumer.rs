@@ -43,7 +43,10 @@ impl Consumer {
                 // A fenced consumer has a failure.
                 _ => None,
             });
-            let Some((taken, bytes)) = taken.await? else { return Ok(None) };
+            let Some((taken, bytes)) = taken.await? else {
+                self.session.check_place()?;
+                return Ok(None);
+            };
             if crc32c::crc32c(&bytes) == taken.header.checksum {
                 return Ok(Some(Message::new(self.session.clone(), taken, bytes)));
             }

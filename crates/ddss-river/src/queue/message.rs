@@ -27,8 +27,8 @@ impl Message {
         self.is_redelivered
     }
 
-    /// Tells the producer that the message is processed. Returns false if that certainly comes too late: another consumer gets
-    /// the message as well. True is no proof: the connection may end before the producer knows.
+    /// Tells the producer that the message is processed. Returns false if the producer does not learn it: it is gone, or gave
+    /// the message to another consumer as well. True is no proof: the connection may end before the producer knows.
     pub fn acknowledge(mut self) -> bool {
         self.finish(true)
     }

@@ -29,7 +29,7 @@ impl Producer {
     /// process ends are lost.
     ///
     /// # Errors
-    /// A message was not acknowledged in time, or the queue has failed.
+    /// A message failed or was not acknowledged in time, or the queue has failed.
     pub fn flush(&self) -> Result<(), QueueError> {
         block_on(self.session.flush())
     }

@@ -6,7 +6,7 @@ use super::options::QueueOptions;
 use super::producer::Producer;
 use super::session::Session;
 use crate::error::QueueError;
-use crate::link::{CLOSED, Service, ServiceConfig};
+use crate::link::{CLOSED, FAILED, Service, ServiceConfig};
 use crate::state::{Ends, EndsError, Shared};
 use ddss::{Client, ErrorKind};
 use ddss_group::{Context, JoinError, JoinOptions, Membership, Wake};
@@ -36,7 +36,7 @@ impl Queue {
     /// message of this queue are dropped.
     ///
     /// # Errors
-    /// The directory cannot be joined, the queue is closed or has other settings, or the error of a system call.
+    /// The directory cannot be joined, the queue has ended or has other settings, or the error of a system call.
     pub fn open(client: &Client, name: &str, options: QueueOptions) -> Result<Self, QueueError> {
         options.config.check()?;
         if options.listen.is_unspecified() {
@@ -55,7 +55,7 @@ impl Queue {
         wire.message_bytes_max = Service::MESSAGE_BYTES;
         // Messages bring a checksum of their own.
         wire.crc = false;
-        wire.stall_timeout = options.lease + STALL_MARGIN;
+        wire.stall_timeout = options.lease.saturating_add(STALL_MARGIN);
         let mut fabric = Iwarp::new(wire)?;
         let address = fabric.listen(SocketAddr::new(options.listen, 0))?;
         let join = JoinOptions::new(options.members, address).settings(options.encode()).lease(options.lease);
@@ -66,9 +66,10 @@ impl Queue {
             }
             other => other.into(),
         })?;
-        if membership.state() >= CLOSED {
-            return Err(QueueError::Closed { queue: name.to_owned() });
+        if membership.state() >= FAILED {
+            return Err(QueueError::Ended { queue: name.to_owned() });
         }
+        let was_closed = membership.state() >= CLOSED;
         let random = RandomState::new().hash_one(address);
         let ends = Ends::new(options.config, membership.ours().member, options.members, random)?;
         let wake = Arc::new(Wake::new()?);
@@ -91,6 +92,7 @@ impl Queue {
             timeout: options.timeout,
             shared,
             state,
+            was_closed,
             _thread: thread,
         };
         Ok(Self { session: Arc::new(session) })
@@ -102,7 +104,7 @@ impl Queue {
     /// The queue is closed, or has failed.
     pub fn producer(&self) -> Result<Producer, QueueError> {
         self.session.check()?;
-        if self.session.shared.serve(|ends| ends.is_closed()) {
+        if self.session.was_closed || self.session.shared.serve(|ends| ends.is_closed()) {
             return Err(self.session.closed());
         }
         Ok(Producer::new(self.session.clone()))
@@ -118,10 +120,10 @@ impl Queue {
     }
 
     /// Closes the queue for all processes: no message can be put any more. Consumers take those that are left, and then get
-    /// `None`. Waits until the messages of this process are acknowledged.
+    /// `None`; a process may still open the queue to take them. Waits until the messages of this process are acknowledged.
     ///
     /// # Errors
-    /// The directory cannot be written, messages were not acknowledged in time, or the queue has failed.
+    /// The directory cannot be written, messages failed or were not acknowledged in time, or the queue has failed.
     pub fn close(&self) -> Result<(), QueueError> {
         self.session.check()?;
         self.session.state.raise(CLOSED)?;

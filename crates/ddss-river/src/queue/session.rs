@@ -1,12 +1,16 @@
 //! Membership of a process in a queue, as long as a handle or a message of it lives.
 
 use crate::error::QueueError;
+use crate::link::FAILED;
 use crate::state::{Ends, Failure, Shared};
 use ddss_group::GroupState;
 use ddss_runtime::ProgressThread;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Deadline of calls that wait for ever.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Membership of this process in a queue. Dropping it leaves the queue in order.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     pub(super) shared: Arc<Shared>,
     pub(super) state: GroupState,
+    /// The queue was closed when this process joined.
+    pub(super) was_closed: bool,
     /// Stopped when the session is dropped.
     pub(super) _thread: ProgressThread,
 }
@@ -27,7 +33,8 @@ impl Session {
         what: &'static str,
         mut attempt: impl FnMut(&mut Ends) -> Option<T>,
     ) -> Result<T, QueueError> {
-        let deadline = Instant::now() + self.timeout;
+        let now = Instant::now();
+        let deadline = now.checked_add(self.timeout).unwrap_or(now + FAR);
         let mut attempt = |ends: &mut Ends| match ends.failure() {
             Some(failure) => Some(Err(failure)),
             None => attempt(ends).map(Ok),
@@ -38,9 +45,18 @@ impl Session {
         }
     }
 
-    /// Waits until all messages of this process are acknowledged, failed or dropped.
+    /// Waits until all messages of this process are acknowledged. Fails if some failed or were dropped since the last report.
     pub(super) async fn flush(&self) -> Result<(), QueueError> {
-        self.wait("messages were not acknowledged", |ends| ends.is_flushed().then_some(())).await
+        let flushed = |ends: &mut Ends| ends.is_flushed().then(|| ends.take_unprocessed());
+        match self.wait("messages were not acknowledged", flushed).await? {
+            0 => Ok(()),
+            messages => Err(QueueError::Unprocessed { queue: self.queue.clone(), messages }),
+        }
+    }
+
+    /// Fails if other members have lost this process: then they have the rest of its messages, and this is not the end.
+    pub(super) fn check_place(&self) -> Result<(), QueueError> {
+        if self.state.has_place()? { Ok(()) } else { Err(QueueError::Fenced { queue: self.queue.clone() }) }
     }
 
     /// Fails if the queue has failed.
@@ -52,7 +68,12 @@ impl Session {
         let queue = self.queue.clone();
         match failure {
             Failure::Fenced => QueueError::Fenced { queue },
-            Failure::Lost(member) => QueueError::Lost { queue, member: member.0 },
+            Failure::Lost(member) => {
+                // Those who have not seen it must not take the end of the rest for the end of the queue.
+                let _ = self.state.raise(FAILED);
+                QueueError::Lost { queue, member: member.0 }
+            }
+            Failure::Ended => QueueError::Ended { queue },
             Failure::Stopped => QueueError::Stopped { queue },
         }
     }

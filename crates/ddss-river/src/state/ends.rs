@@ -16,8 +16,11 @@ use std::time::Instant;
 
 /// The only edge.
 const EDGE: EdgeId = EdgeId(0);
-/// Failed messages that a producer keeps aside at most: the oldest go first.
+/// Failed messages that a producer keeps aside at most, and their bytes: the oldest go first.
 pub(crate) const FAILED_MAX: usize = 64;
+const FAILED_BYTES_MAX: usize = 64 << 20;
+/// Posts that wait for a member at most. One that reads nothing, and asks for answers, is at fault.
+const POSTS_MAX: usize = 1 << 16;
 
 /// Reason why every call fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +29,8 @@ pub(crate) enum Failure {
     Fenced,
     /// A member is lost, and the queue is fail-stop.
     Lost(Member),
+    /// Another process reports that a member is lost, and the queue is fail-stop.
+    Ended,
     /// The service thread has ended.
     Stopped,
 }
@@ -51,6 +56,8 @@ pub(crate) struct Ends {
     failure: Option<Failure>,
     /// Messages that ended or were rejected by too many consumers.
     failed: VecDeque<Vec<u8>>,
+    /// Messages that failed or were dropped since the last report.
+    unprocessed: u64,
     /// Members whose messages are damaged: the service thread closes their connections.
     damaged: Vec<Member>,
     waiters: Waiters,
@@ -76,6 +83,7 @@ impl Ends {
             is_closed: false,
             failure: None,
             failed: VecDeque::new(),
+            unprocessed: 0,
             damaged: Vec::new(),
             waiters: Waiters::default(),
             has_changed: false,
@@ -281,6 +289,11 @@ impl Ends {
         self.producer.held() == 0
     }
 
+    /// Takes the number of messages that failed or were dropped since the last call.
+    pub(crate) fn take_unprocessed(&mut self) -> u64 {
+        std::mem::take(&mut self.unprocessed)
+    }
+
     /// Reserves a send slot.
     pub(crate) fn reserve(&mut self) -> Option<u16> {
         self.producer.reserve()
@@ -319,6 +332,7 @@ impl Ends {
             self.consumer.reject(taken, &mut out);
             false
         };
+        self.has_changed = true;
         self.execute_consumer(out);
         self.remove_consumer();
         is_in_time
@@ -327,7 +341,10 @@ impl Ends {
     /// Rejects a message whose bytes are not those of its producer, and ends the connection to it.
     pub(crate) fn report_damage(&mut self, taken: Taken) {
         self.finish(taken, false);
-        self.damaged.extend(self.member_of(taken.producer.0).filter(|member| *member != self.ours));
+        // Not of the process that has the place of a dead producer now.
+        let is_present = |place: &Place| place.id == Some(taken.producer.0);
+        let member = self.places.iter().position(is_present).map(|index| Member(index as u16));
+        self.damaged.extend(member.filter(|member| *member != self.ours));
     }
 
     /// Adds a handle that keeps this process a consumer.
@@ -341,6 +358,7 @@ impl Ends {
         if self.consumers == 0 {
             let mut out = Vec::new();
             self.consumer.withdraw(&mut out);
+            self.has_changed = true;
             self.execute_consumer(out);
         }
     }
@@ -378,6 +396,7 @@ impl Ends {
     fn hand_to_consumer(&mut self, event: ConsumerEvent) -> Result<(), Violation> {
         let mut out = Vec::new();
         let result = self.consumer.handle(event, &mut out);
+        self.has_changed = true;
         self.execute_consumer(out);
         result.map_err(|_| Violation)
     }
@@ -389,20 +408,26 @@ impl Ends {
                 ProducerAction::Write { to, header } => self.write(to, header),
                 ProducerAction::Send { to, notice } => self.notify_consumer(to, notice),
                 ProducerAction::Failed { index: _, place, length } => {
-                    if self.failed.len() == FAILED_MAX {
+                    self.unprocessed += 1;
+                    self.failed.push_back(self.send_slots.read(place, length));
+                    let bytes = |failed: &VecDeque<Vec<u8>>| failed.iter().map(Vec::len).sum::<usize>();
+                    while self.failed.len() > FAILED_MAX
+                        || self.failed.len() > 1 && bytes(&self.failed) > FAILED_BYTES_MAX
+                    {
                         self.failed.pop_front();
                     }
-                    self.failed.push_back(self.send_slots.read(place, length));
                 }
+                ProducerAction::Dropped { .. } => self.unprocessed += 1,
                 ProducerAction::FlowLost { consumer } => self.lose_flow(consumer.0),
-                ProducerAction::Acknowledged { .. } | ProducerAction::Dropped { .. } | ProducerAction::Ended => {}
+                ProducerAction::Acknowledged { .. } | ProducerAction::Ended => {}
             }
         }
         self.deliver_own();
     }
 
     fn execute_consumer(&mut self, actions: Vec<ConsumerAction>) {
-        self.has_changed = true;
+        // An attempt to take that finds nothing changes nothing: it must not wake the calls that wait, its own among them.
+        self.has_changed |= !actions.is_empty();
         for action in actions {
             match action {
                 ConsumerAction::Send { to, notice } => self.notify_producer(to, notice),
@@ -458,6 +483,10 @@ impl Ends {
     }
 
     fn push_notice(&mut self, member: Member, message: &Message<'_>) {
+        if self.place(member).posts.len() >= POSTS_MAX {
+            self.damaged.push(member);
+            return;
+        }
         let mut bytes = Vec::new();
         encode(message, &mut bytes);
         self.place(member).posts.push_back(Post::Notice(bytes));
@@ -510,7 +539,7 @@ mod tests {
             assert!(ends.ring(OTHER).unwrap().is_none(), "{number} is in the ring");
             let (Take::Message(taken), bytes) = ends.take() else { panic!("{number} is lost") };
             assert_eq!(bytes, [number]);
-            assert!(!ends.finish(taken, true), "its producer is gone");
+            assert!(!ends.finish(taken, true), "its producer is gone and does not learn it");
         }
         assert!(ends.ring(OTHER).unwrap().is_some());
         ends.connect_producer(OTHER);
@@ -544,5 +573,23 @@ mod tests {
         assert_eq!(ends.receive(OTHER, &put(5, 0)), Ok(()));
         assert_eq!(ends.receive(OTHER, &put(5, 0)), Err(Violation), "the slot is full");
         assert_eq!(ends.receive(OTHER, &[9]), Err(Violation));
+    }
+
+    #[test]
+    fn attempt_that_finds_nothing_wakes_no_call() {
+        // If this broke, a consumer without messages would keep a whole core, and the lock that its service thread needs.
+        let mut ends = Ends::new(QueueConfig::default(), OURS, 2, 7).unwrap();
+        connect(&mut ends);
+        assert_eq!(ends.take().0, Take::Empty);
+        let far = Instant::now() + std::time::Duration::from_secs(3600);
+        ends.wait(Waker::noop(), far);
+        assert!(!ends.take_woken().is_empty(), "the first attempt asked for messages");
+        for _ in 0..3 {
+            assert_eq!(ends.take().0, Take::Empty);
+            ends.wait(Waker::noop(), far);
+            assert!(ends.take_woken().is_empty());
+        }
+        ends.receive(OTHER, &put(5, 0)).unwrap();
+        assert!(!ends.take_woken().is_empty());
     }
 }

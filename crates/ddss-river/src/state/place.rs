@@ -26,6 +26,6 @@ pub(super) struct Place {
     pub(super) ring: Option<SlotMemory>,
     /// Number of the process whose messages are in the ring.
     pub(super) ring_owner: Option<u16>,
-    /// Everything that has to go to the process, in its order. The engines bound it: they await answers.
+    /// Everything that has to go to the process, in its order.
     pub(super) posts: VecDeque<Post>,
 }

@@ -212,6 +212,24 @@ fn members_of_two_nodes_meet_and_each_end_is_told_once_and_with_its_reason() {
     assert!(again.iter_mut().all(|child| child.wait().unwrap().success()));
 }
 
+// If this failed, a process that joins behind a restart of a daemon would throw a living member out.
+#[test]
+fn joining_process_leaves_the_place_of_a_member_whose_lock_has_ended() {
+    let daemon = Daemon::start(1).unwrap();
+    let _first = Process::join(daemon.folder(), 0, 3).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    // As a restart of the home does. The member takes its lock again within a third of its lease.
+    assert_eq!(client.table(NAME).open().unwrap().segment().break_lock().unwrap(), 1);
+    let options = JoinOptions::new(3, "127.0.0.1:9".parse().unwrap()).lease(LEASE);
+    let other = Membership::join(&client, NAME, &options).unwrap();
+    assert_eq!(other.ours().member, Member(1));
+    // Every other place is taken: it waits until it knows that the first one's is, too.
+    let third = Membership::join(&client, NAME, &options).unwrap();
+    assert_eq!(third.ours().member, Member(2));
+    client.table(NAME).open().unwrap().segment().break_lock().unwrap();
+    assert!(matches!(Membership::join(&client, NAME, &options).unwrap_err(), JoinError::Full { .. }));
+}
+
 // If this failed, the restart of a daemon would end every computation on its node.
 #[test]
 fn group_goes_on_without_its_daemon_and_keeps_its_places_after_it() {

@@ -212,7 +212,8 @@ fn messages_of_a_killed_consumer_are_dropped_under_at_most_once() {
     victim.kill().unwrap();
     let mut other = start(test, &nodes[0], "take", Guarantee::AtMostOnce);
     put_rest(&queue);
-    queue.close().unwrap();
+    let dropped = queue.close().unwrap_err();
+    assert!(matches!(dropped, QueueError::Unprocessed { messages: 1..=2, .. }), "{dropped}");
     finish(&mut other);
     let (first, second) = (taken(&victim), taken(&other));
     assert!(!second.contains_key(&held), "the held message is not given to another consumer");
@@ -404,7 +405,9 @@ fn message_that_is_dropped_three_times_is_kept_aside() {
         assert_eq!((number(&message), message.is_redelivered()), (2, round > 0));
     }
     assert_eq!(queue.failed(), [content(2)]);
-    queue.close().unwrap();
+    let failed = queue.close().unwrap_err().to_string();
+    assert_eq!(failed, "1 messages of queue frames were not processed: see Queue::failed");
+    queue.close().expect("the failure was reported");
     assert!(consumer.take().unwrap().is_none());
 }
 
@@ -432,7 +435,30 @@ fn calls_that_are_refused_name_limit_queue_and_setting() {
     let closed = "queue frames is closed: it takes no more messages";
     assert_eq!(producer.put(b"late").unwrap_err().to_string(), closed);
     assert_eq!(queue.producer().map(drop).unwrap_err().to_string(), closed);
-    assert_eq!(refused(options), closed);
+    let late = open(daemon.folder(), options);
+    assert_eq!(late.producer().map(drop).unwrap_err().to_string(), closed);
+    assert!(late.consumer().unwrap().take().unwrap().is_none());
+}
+
+// If this failed, a worker that starts late, or again, could not take what a closed queue still has.
+#[test]
+fn closed_queue_is_drained_by_a_process_that_opens_it_later() {
+    let daemon = Daemon::start(1).unwrap();
+    let queue = open(daemon.folder(), options(Guarantee::AtLeastOnce));
+    queue.producer().unwrap().put(&content(7)).unwrap();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| queue.close());
+        while queue.producer().is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let late = open(daemon.folder(), options(Guarantee::AtLeastOnce));
+        let mut consumer = late.consumer().unwrap();
+        let message = consumer.take().unwrap().expect("the queue has a message");
+        assert_eq!(number(&message), 7);
+        assert!(message.acknowledge());
+        assert!(consumer.take().unwrap().is_none());
+        closing.join().unwrap().unwrap();
+    });
 }
 
 // If this failed, tasks of any executor would need a thread for each wait.
