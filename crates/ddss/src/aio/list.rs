@@ -50,7 +50,8 @@ impl<E> std::fmt::Debug for List<E> {
 }
 
 impl<E> List<E> {
-    /// Waits for the next item. Dropping the future loses no item.
+    /// Waits for the next item. Dropping the future loses no item: its call goes on with the next one, and counts among the client's
+    /// calls until then.
     pub async fn next(&mut self) -> Option<Result<E, Error>> {
         std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }

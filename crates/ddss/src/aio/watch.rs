@@ -42,7 +42,8 @@ impl<E> std::fmt::Debug for Watch<E> {
 }
 
 impl<E> Watch<E> {
-    /// Waits for the next event. Dropping the future loses no event.
+    /// Waits for the next event. Dropping the future loses no event: its call goes on with the next one, and counts among the client's
+    /// calls until then.
     pub async fn next(&mut self) -> Option<Result<E, Error>> {
         std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }

@@ -39,6 +39,8 @@ use std::time::{Duration, Instant};
 pub struct Watch<E> {
     step: Box<dyn FnMut(Option<Instant>) -> Result<E, Error> + Send>,
     backoff: Backoff,
+    /// End of the pause after an error.
+    resumes_at: Option<Instant>,
     is_ended: bool,
 }
 
@@ -103,18 +105,29 @@ impl Client {
 impl<E> Watch<E> {
     /// Makes a watch of steps that end with an event, or at their deadline.
     fn new(step: impl FnMut(Option<Instant>) -> Result<E, Error> + Send + 'static) -> Self {
-        Self { step: Box::new(step), backoff: Backoff::default(), is_ended: false }
+        Self { step: Box::new(step), backoff: Backoff::default(), resumes_at: None, is_ended: false }
     }
 
-    /// Waits for the next event for at most `time`; `None` if none comes.
+    /// Waits for the next event for at most `time`, or a millisecond if that is longer; `None` if none comes. Once the watch has
+    /// ended, it fails with [`ErrorKind::NotFound`].
     pub fn next_within(&mut self, time: Duration) -> Result<Option<E>, Error> {
-        self.next_until(Some(Instant::now() + time)).transpose()
+        let until = Instant::now().checked_add(time.max(Duration::from_millis(1)));
+        match self.next_until(until) {
+            Some(event) => event.map(Some),
+            None if self.is_ended => Err(Error::failed("watch", "a segment that was released", Failure::NotFound)),
+            None => Ok(None),
+        }
     }
 
     fn next_until(&mut self, until: Option<Instant>) -> Option<Result<E, Error>> {
         while !self.is_ended {
-            if let Some(pause) = self.backoff.pause() {
-                std::thread::sleep(pause);
+            let now = Instant::now();
+            if let Some(at) = self.resumes_at.filter(|at| *at > now) {
+                let is_last = until.is_some_and(|until| until <= at);
+                std::thread::sleep(until.map_or(at, |until| until.min(at)).saturating_duration_since(now));
+                if is_last {
+                    break;
+                }
             }
             let event = (self.step)(until);
             match &event {
@@ -126,6 +139,8 @@ impl<E> Watch<E> {
                 Err(error) if error.kind() == ErrorKind::NotFound => self.is_ended = true,
                 _ => {
                     self.backoff.note(event.is_err());
+                    // A call that ends before the pause does not begin it anew.
+                    self.resumes_at = self.backoff.pause().map(|pause| Instant::now() + pause);
                     return Some(event);
                 }
             }
@@ -139,5 +154,30 @@ impl<E> Iterator for Watch<E> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_until(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_waits_hear_of_events_behind_errors() {
+        // If this broke, a program that polls a watch would be deaf for ever once its home had been away for a second.
+        let mut errors = 0;
+        let mut watch = Watch::new(move |until: Option<Instant>| {
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(Error::failed("watch", "x", Failure::TimedOut));
+            }
+            errors += 1;
+            if errors <= 8 { Err(Error::failed("watch", "x", Failure::NodeDown)) } else { Ok(7) }
+        });
+        let (mut found, end) = (None, Instant::now() + Duration::from_secs(60));
+        while found.is_none() && Instant::now() < end {
+            found = watch.next_within(Duration::from_millis(20)).unwrap_or(None);
+        }
+        assert_eq!(found, Some(7));
+        assert_eq!(watch.next_within(Duration::MAX).unwrap(), Some(7));
+        assert_eq!(watch.next_within(Duration::ZERO).unwrap(), Some(7));
     }
 }

@@ -86,6 +86,7 @@ fn watches_and_lists_end_with_their_map() {
     let mut entries = map.entries();
     map.segment().release().unwrap();
     assert!(all.next().is_none() && one.next().is_none() && all.next().is_none());
+    assert_eq!(all.next_within(Duration::from_millis(1)).unwrap_err().kind(), ErrorKind::NotFound);
     assert!(block_on(of_tasks.next()).is_none());
     assert_eq!(entries.next().unwrap().unwrap_err().kind(), ErrorKind::NotFound);
     assert!(entries.next().is_none(), "one error ends it");
