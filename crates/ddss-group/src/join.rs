@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Time for which a place that others probe may seem to be taken.
-const PROBE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_MAX: Duration = Duration::from_secs(1);
 /// Longest time in which members that make a group at the same time give way to each other.
 const MAKE_MAX: Duration = Duration::from_secs(10);
 /// Time between two attempts.
@@ -217,44 +217,76 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
     Ok(group)
 }
 
+pub(crate) fn is_taken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut)
+}
+
+/// Looks at the lock of a place.
+#[derive(Clone, Default)]
+struct Probe {
+    free_since: Option<Instant>,
+    /// Looks in a row that found the lock held.
+    held: u32,
+}
+
+impl Probe {
+    /// Looks in a row from which a member holds the lock, and nobody who only looks.
+    const HELD_MIN: u32 = 3;
+
+    /// Returns true if the place is free: its row names nobody, or its lock is free for long enough.
+    fn is_to_be_taken(
+        &mut self,
+        table: &Table,
+        member: Member,
+        options: &JoinOptions,
+        kept_for: Duration,
+    ) -> Result<bool, JoinError> {
+        if MemberRow::decode(&table.row(row_of(member)).get()?, row_of(member)).is_ok_and(|row| row.is_none()) {
+            return Ok(true);
+        }
+        let lock = LockOptions::new().lease(PROBE_MAX).timeout(Duration::ZERO);
+        match table.row(lock_row_of(member, options.members)).lock_with(lock) {
+            Ok(_) => self.held = 0,
+            Err(error) if is_taken(&error) => {
+                self.held += 1;
+                if self.held >= Self::HELD_MIN {
+                    self.free_since = None;
+                }
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.free_since.get_or_insert_with(Instant::now).elapsed() >= kept_for)
+    }
+}
+
 /// Locks the place that was asked for, or the first that is free.
 fn lock_place(
     table: &Table,
     name: &str,
     options: &JoinOptions,
 ) -> Result<(Member, LockGuard<Row<'static>>), JoinError> {
-    let lock = LockOptions::new().lease(options.lease).keep_alive();
-    // Members that look whether a place is free hold its lock for a moment.
-    let (waiting, end) = (lock.timeout(PROBE_MAX), Instant::now() + PROBE_MAX);
-    let is_taken = |error: &Error| matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut);
-    let attempts = match options.number {
-        Some(number) => vec![(number, waiting)],
-        None => (0..options.members).map(|number| (number, lock.timeout(Duration::ZERO))).collect(),
-    };
+    let (lock, start) = (LockOptions::new().lease(options.lease).keep_alive().timeout(Duration::ZERO), Instant::now());
     // A place whose row names a process may be that of a member whose lock has just ended with its home's daemon: the member
-    // takes the lock again within a third of its lease. So such a place is taken only if its lock is free for longer.
-    let mut free_since: Vec<Option<Instant>> = vec![None; usize::from(options.members)];
-    let (kept_for, mut end) = (options.lease / 3 + PROBE_MAX, end);
+    // takes the lock again within a third of its lease. So such a place is taken only if its lock is free for longer. Others
+    // that look whether it is free hold the lock for a moment.
+    let kept_for = options.lease / 3 + PROBE_MAX;
+    let (end, last) = (start + PROBE_MAX, start + 2 * kept_for + PROBE_MAX);
+    let numbers = options.number.map_or(0..options.members, |number| number..number + 1);
+    let mut probes = vec![Probe::default(); usize::from(options.members)];
     loop {
-        for (number, lock) in &attempts {
-            let member = Member(*number);
-            let row = table.row(row_of(member)).get()?;
-            let is_named = MemberRow::decode(&row, row_of(member))?.is_some();
-            match table.row(lock_row_of(member, options.members)).lock_with(*lock) {
-                Ok(guard) => {
-                    let since = free_since[usize::from(*number)].get_or_insert_with(Instant::now);
-                    if !is_named || since.elapsed() >= kept_for {
-                        return Ok((member, guard));
-                    }
-                    end = end.max(*since + kept_for + PROBE_MAX);
-                    guard.unlock()?;
+        for number in numbers.clone() {
+            let (member, probe) = (Member(number), &mut probes[usize::from(number)]);
+            if probe.is_to_be_taken(table, member, options, kept_for)? {
+                match table.row(lock_row_of(member, options.members)).lock_with(lock) {
+                    Ok(guard) => return Ok((member, guard)),
+                    Err(error) if is_taken(&error) => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Err(error) if is_taken(&error) => free_since[usize::from(*number)] = None,
-                Err(error) => return Err(error.into()),
             }
         }
-        let is_pending = free_since.iter().any(Option::is_some);
-        if options.number.is_some() && !is_pending || Instant::now() >= end {
+        let (now, is_pending) = (Instant::now(), probes.iter().any(|probe| probe.free_since.is_some()));
+        if now >= last || now >= end && !is_pending {
             break;
         }
         std::thread::sleep(PROBE_MAX / 50);

@@ -4,7 +4,7 @@
 //! the members go on.
 
 use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, lock_row_of, row_of};
-use crate::join::{JoinError, JoinOptions, take_place};
+use crate::join::{JoinError, JoinOptions, PROBE_MAX, is_taken, take_place};
 use crate::member::{Incarnation, Member};
 use ddss::{Client, ErrorKind, LockGuard, LockOptions, Row, Table};
 use ddss_auth::Key;
@@ -215,6 +215,7 @@ impl Membership {
             members,
             lease: options.lease,
             seen: vec![0; usize::from(members)],
+            free_since: vec![None; usize::from(members)],
             sender,
             shared: shared.clone(),
         };
@@ -316,6 +317,8 @@ struct Watcher {
     lease: Duration,
     /// Run of each member that was seen last; 0: none.
     seen: Vec<u32>,
+    /// Since when the lock of a process that is not seen is free.
+    free_since: Vec<Option<(u32, Instant)>>,
     /// State of the group that was reported last.
     state: u8,
     sender: SyncSender<Change>,
@@ -381,6 +384,7 @@ impl Watcher {
     fn look(&mut self) -> bool {
         // Before the members: each one that joined in an earlier state is in the rows that follow.
         let state = self.table.row(0).get().ok().and_then(|row| GroupRow::decode(&row).ok().flatten());
+        let mut is_complete = true;
         for member in (0..self.members).map(Member).filter(|member| *member != self.ours.member) {
             // While no daemon answers nobody comes.
             let Ok(row) = self.table.row(row_of(member)).get() else { return true };
@@ -393,8 +397,16 @@ impl Watcher {
             };
             let Some(MemberRow { run, address, note, .. }) = found else { continue };
             let seen = &mut self.seen[usize::from(member.0)];
-            // The row of a process that is gone stays until another takes the place.
-            if *seen == run || self.table_lock_is_free(member) {
+            if *seen == run {
+                continue;
+            }
+            if self.table_lock_is_free(member) {
+                // The row of a process that is gone stays until another takes the place. But a living member may have lost its
+                // lock with its home's daemon: nothing that comes behind the members is reported before that is known.
+                let free = &mut self.free_since[usize::from(member.0)];
+                let (_, since) = free.filter(|(of, _)| *of == run).unwrap_or((run, Instant::now()));
+                *free = Some((run, since));
+                is_complete &= since.elapsed() >= self.lease / 3 + PROBE_MAX;
                 continue;
             }
             self.seen[usize::from(member.0)] = run;
@@ -402,7 +414,8 @@ impl Watcher {
                 return false;
             }
         }
-        let Some(state) = state.map(|group| group.state).filter(|state| *state != self.state) else { return true };
+        let state = state.map(|group| group.state).filter(|state| *state != self.state && is_complete);
+        let Some(state) = state else { return true };
         self.state = state;
         self.report(Change::State(state))
     }
@@ -423,11 +436,12 @@ impl Watcher {
         // The lock of a process that is gone is free after its lease. Later a free lock says nothing about that process.
         let max = self.lease.saturating_add(Membership::EVICT_MARGIN);
         for Eviction { whom, keeps_trying, asked } in due {
-            if self.clear_place(whom) {
+            let cleared = self.clear_place(whom);
+            if cleared == Some(true) {
                 if !self.report(Change::Evicted(whom)) {
                     return false;
                 }
-            } else if keeps_trying && asked.elapsed() <= max {
+            } else if keeps_trying && (cleared.is_none() || asked.elapsed() <= max) {
                 let mut evictions = evictions();
                 if !evictions.iter().any(|newer| newer.whom.member == whom.member) {
                     evictions.push(Eviction { whom, keeps_trying, asked });
@@ -437,19 +451,24 @@ impl Watcher {
         true
     }
 
-    /// Clears the place of a process. Returns false if its lock is not free, or no daemon answers.
-    fn clear_place(&self, lost: Incarnation) -> bool {
+    /// Clears the place of a process. Returns false if its lock is held, and `None` if no daemon answers.
+    fn clear_place(&self, lost: Incarnation) -> Option<bool> {
         let (place, lock) = (self.table.row(row_of(lost.member)), lock_row_of(lost.member, self.members));
         let is_its = |row: &[u8]| matches!(MemberRow::decode(row, row_of(lost.member)), Ok(Some(MemberRow { run, .. })) if run == lost.run);
         match place.get() {
-            Ok(row) if !is_its(&row) => return true,
+            Ok(row) if !is_its(&row) => return Some(true),
             Ok(_) => {}
-            Err(_) => return false,
+            Err(_) => return None,
         }
         let options = LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
-        let Ok(_guard) = self.table.row(lock).lock_with(options) else { return false };
+        let _guard = match self.table.row(lock).lock_with(options) {
+            Ok(guard) => guard,
+            Err(error) if is_taken(&error) => return Some(false),
+            Err(_) => return None,
+        };
         // Another process may have taken the place, and left it or lost its lock.
-        place.get().is_ok_and(|row| !is_its(&row) || place.put_if(row.version(), &[0; ROW_BYTES]).is_ok())
+        let row = place.get().ok()?;
+        (!is_its(&row) || place.put_if(row.version(), &[0; ROW_BYTES]).is_ok()).then_some(true)
     }
 
     /// Returns true if nobody holds the lock of a place. The lock is held for the moment of the question.

@@ -61,7 +61,7 @@ fn every_example_verifies_its_result_on_its_own_nodes() {
 fn every_example_is_tested_and_documented() {
     let folder = repo_lints::workspace_root().join("examples");
     let page = std::fs::read_to_string(folder.join("README.md")).unwrap();
-    let mut found: Vec<String> = [folder.clone(), folder.join("dsm")]
+    let mut found: Vec<String> = [folder.clone(), folder.join("dsm"), folder.join("river")]
         .iter()
         .flat_map(|folder| std::fs::read_dir(folder).unwrap())
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))

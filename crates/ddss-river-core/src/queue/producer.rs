@@ -203,10 +203,10 @@ impl Producer {
                 if self.give_back(from, attempt) {
                     let message = self.messages.get_mut(attempt.place).expect("a message");
                     message.flags.is_recalled = true;
-                    if message.attempts < ATTEMPTS_MAX {
+                    if message.attempts < u16::MAX - ATTEMPTS_MAX {
                         self.messages.queue(attempt.place);
                     } else {
-                        // No honest consumers give a message back as often.
+                        // The number of an attempt is not used twice.
                         self.execute(Outcome::Failed, from, attempt.place, out);
                     }
                 }

@@ -96,7 +96,7 @@ impl QueueOptions {
     }
 
     /// Returns the settings that all processes have to agree on, with their names.
-    fn shared(&self) -> [(&'static str, u32); 4] {
+    fn shared(&self) -> [(&'static str, u32); 5] {
         let QueueConfig { window, message_bytes_max, guarantee, has_recall, send_slots: _ } = self.config;
         let guarantee = match guarantee {
             Guarantee::AtLeastOnce => 0,
@@ -108,6 +108,8 @@ impl QueueOptions {
             ("message_bytes_max", message_bytes_max),
             ("guarantee", guarantee),
             ("recall", has_recall.into()),
+            // A process that joins leaves the place of a living one for a part of its lease.
+            ("lease in ms", self.lease.as_millis().try_into().unwrap_or(u32::MAX)),
         ]
     }
 

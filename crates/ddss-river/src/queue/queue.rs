@@ -15,6 +15,7 @@ use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Release of the messages between members.
@@ -92,6 +93,7 @@ impl Queue {
             timeout: options.timeout,
             shared,
             state,
+            has_told: AtomicBool::new(false),
             was_closed,
             _thread: thread,
         };

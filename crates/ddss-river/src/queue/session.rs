@@ -7,6 +7,7 @@ use ddss_group::GroupState;
 use ddss_runtime::ProgressThread;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Deadline of calls that wait for ever.
@@ -20,6 +21,8 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     pub(super) shared: Arc<Shared>,
     pub(super) state: GroupState,
+    /// The loss of a member was told to the others.
+    pub(super) has_told: AtomicBool,
     /// The queue was closed when this process joined.
     pub(super) was_closed: bool,
     /// Stopped when the session is dropped.
@@ -56,7 +59,11 @@ impl Session {
 
     /// Fails if other members have lost this process: then they have the rest of its messages, and this is not the end.
     pub(super) fn check_place(&self) -> Result<(), QueueError> {
-        if self.state.has_place()? { Ok(()) } else { Err(QueueError::Fenced { queue: self.queue.clone() }) }
+        // Without an answer nothing says that others have lost it.
+        match self.state.has_place() {
+            Ok(false) => Err(QueueError::Fenced { queue: self.queue.clone() }),
+            _ => Ok(()),
+        }
     }
 
     /// Fails if the queue has failed.
@@ -70,7 +77,9 @@ impl Session {
             Failure::Fenced => QueueError::Fenced { queue },
             Failure::Lost(member) => {
                 // Those who have not seen it must not take the end of the rest for the end of the queue.
-                let _ = self.state.raise(FAILED);
+                if !self.has_told.swap(true, Ordering::AcqRel) {
+                    let _ = self.state.raise(FAILED);
+                }
                 QueueError::Lost { queue, member: member.0 }
             }
             Failure::Ended => QueueError::Ended { queue },

@@ -2,6 +2,7 @@
 
 use super::segment::Segment;
 use super::{Client, twin};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::plan::listing::{ListCursor, list_error};
 use crate::plan::{CallPlan, Outgoing};
@@ -34,8 +35,12 @@ impl Segment {
     /// Returns the segment's metadata as its home sees it now. For a replicated segment, a home that is cut off
     /// returns its last known state: fit for display, not for decisions.
     pub async fn stat(&self) -> Result<SegmentInfo, Error> {
+        self.stat_by(self.time()).await
+    }
+
+    pub(crate) async fn stat_by(&self, time: Deadline) -> Result<SegmentInfo, Error> {
         let operation = Operation::Stat { segment: self.id(), page: ArenaRange::NOWHERE };
-        let page = self.client().run(self.time(), self.location().plan("stat", operation).returns_page()).await?;
+        let page = self.client().run(time, self.location().plan("stat", operation).returns_page()).await?;
         let found = page.and_then(|(_, found)| found.into_iter().next().ok_or(Failure::Malformed));
         let found = found.map_err(|failure| Error::failed("stat", self.name(), failure))?;
         Ok(SegmentInfo::of(&found))

@@ -56,7 +56,7 @@ impl Segment {
     /// Returns the stamp of the first version after `seen`, or of the present one.
     pub(crate) async fn version_after(&self, time: Deadline, seen: Option<Version>) -> Result<Stamp, Error> {
         match seen {
-            None => self.stat().await.map(|info| info.stamp),
+            None => self.stat_by(time).await.map(|info| info.stamp),
             Some(seen) => self.wait_by(time, seen).await,
         }
     }

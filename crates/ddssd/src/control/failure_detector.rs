@@ -48,8 +48,13 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: N
         // Nodes that start together should find each other quickly.
         let pause = if began.elapsed() < START_PHASE { START_ROUND_INTERVAL } else { ROUND_INTERVAL };
         pages.iter().for_each(|page| context.publish_status(page));
+        let slept = Instant::now();
         tokio::time::sleep(pause).await;
         let now = Instant::now();
+        if now.duration_since(slept) > pause + DEAD_AFTER / 3 {
+            // This process was stopped: the others have not had the time to answer.
+            leading_since = None;
+        }
         if context.has_left.load(Ordering::Acquire) || context.rpc_client.removal.is_out() {
             return show_no_leader(&pages);
         }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time for which the leader's last call and answer count: an election takes two rounds at most.
+/// Time for which the leader's last call counts.
 pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_secs(3);
+/// Time for which the last answer of a leader with a majority counts: voters elect another one in two rounds at most.
+pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(4);
 
 /// Shared flag: a majority of the voters is reachable. Clones share the flag.
 #[derive(Clone, Debug)]

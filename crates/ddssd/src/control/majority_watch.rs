@@ -2,7 +2,8 @@
 //! to it wait for ever.
 
 use super::bridge::{ControlEvent, EventSenders};
-use super::majority::LEADER_HEARD_WITHIN;
+use super::majority::CONFIRMED_WITHIN;
+use super::raft::types::LogId;
 use super::rpc::context::Context;
 use super::rpc::types::{Call, Reply};
 use crate::status::StatusPage;
@@ -29,22 +30,27 @@ struct MajorityCheck {
     confirmed: Option<Instant>,
     /// This node has applied the directory that a leader had since this node reached it.
     is_current: bool,
+    /// Newest entry that the leader had when this node reached it.
+    wanted: Option<Option<LogId>>,
 }
 
 impl MajorityCheck {
     fn is_confirmed(&self) -> bool {
-        self.confirmed.is_some_and(|confirmed| confirmed.elapsed() < LEADER_HEARD_WITHIN)
+        self.confirmed.is_some_and(|confirmed| confirmed.elapsed() < CONFIRMED_WITHIN)
     }
 }
 
 /// Checks the majority until this node leaves the cluster; updates the status pages and the progress threads.
 pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, events: EventSenders) {
-    let mut seen = MajorityCheck { starting: Some(Instant::now()), answered: None, confirmed: None, is_current: false };
+    let starting = Some(Instant::now());
+    let mut seen = MajorityCheck { starting, answered: None, confirmed: None, is_current: false, wanted: None };
     while !context.has_left.load(Ordering::Acquire) && !context.has_stopped() {
         context.check_majority(&mut seen).await;
-        seen.is_current &= seen.is_confirmed();
+        if !seen.is_confirmed() {
+            (seen.is_current, seen.wanted) = (false, None);
+        }
         pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, seen.is_current.into()));
-        let is_starting = seen.starting.is_some_and(|began| began.elapsed() < LEADER_HEARD_WITHIN);
+        let is_starting = seen.starting.is_some_and(|began| began.elapsed() < CONFIRMED_WITHIN);
         let has_majority = is_starting || seen.is_confirmed();
         if context.majority.swap(has_majority) != has_majority {
             events.send(ControlEvent::Majority(has_majority));
@@ -56,6 +62,9 @@ pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, eve
         }
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
+    // Nobody updates them any more.
+    pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, 0));
+    context.majority.swap(false);
 }
 
 impl Context {
@@ -63,7 +72,7 @@ impl Context {
         if self.is_leader() {
             // A restarted leader has heard from nobody yet.
             seen.confirmed = self.has_majority().then(Instant::now);
-            seen.is_current = seen.confirmed.is_some();
+            seen.is_current = seen.confirmed.is_some() && self.has_own_entries();
             seen.starting = seen.starting.filter(|_| !seen.is_current);
             return;
         }
@@ -75,12 +84,21 @@ impl Context {
         match self.rpc_client.ask(leader, &Call::HasMajority, ASK_MAX).await {
             Ok(Reply::Newest(newest)) => {
                 (seen.starting, seen.answered, seen.confirmed) = (None, Some(asked), Some(asked));
-                seen.is_current |= self.raft.metrics().borrow().last_applied >= newest;
+                // The leader's newest entry moves on with each name that is made.
+                let wanted = *seen.wanted.get_or_insert(newest);
+                seen.is_current |= self.raft.metrics().borrow().last_applied >= wanted;
             }
             Ok(Reply::NoMajority) => (seen.starting, seen.answered, seen.confirmed) = (None, Some(asked), None),
             // The leader changed or does not answer: the voters will elect another.
             _ => seen.answered = None,
         }
+    }
+
+    /// Returns true if this leader has applied an entry of its own term: all that were committed before.
+    pub(super) fn has_own_entries(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        metrics.last_applied.is_some_and(|applied| applied.leader_id.term == metrics.current_term)
     }
 
     /// Returns true if this leader has recently heard from most voters.

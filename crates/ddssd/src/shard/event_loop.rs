@@ -384,6 +384,7 @@ impl EventLoop {
         self.rounds = 0;
         let now = Instant::now();
         self.executor.read_time();
+        self.server.publish_load(now);
         if self.next_connect.is_some_and(|due| due <= now) {
             self.next_connect = self.executor.links.connect_due(now);
         }
@@ -391,7 +392,6 @@ impl EventLoop {
         self.next_tick = self.next_tick.min(now + pause);
         if self.next_tick <= now {
             self.next_tick = now + pause;
-            self.server.publish_load(now);
             self.liveness.check_fault();
             self.quotas.take_changed().into_iter().for_each(|quotas| self.executor.engine.set_quotas(quotas));
             self.executor.tick_background(now);

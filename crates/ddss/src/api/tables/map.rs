@@ -232,7 +232,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
             }
             check_time(PUT, self.segment().name(), time)?;
             // The clocks of the two may differ about an expiry: then only time helps.
-            self.map.pause_after(&mut repeated).await;
+            self.map.pause_after(&mut repeated, time).await;
         }
     }
 

@@ -169,7 +169,7 @@ impl ByteMap {
                         }
                         None => {
                             // The clocks of the two may differ about an expiry: then only time helps.
-                            self.pause_after(&mut repeated).await;
+                            self.pause_after(&mut repeated, time).await;
                             continue;
                         }
                     }
@@ -201,9 +201,9 @@ impl ByteMap {
     }
 
     /// Waits a moment before a change is tried again, if that has happened often.
-    pub(super) async fn pause_after(&self, repeated: &mut Repeated) {
+    pub(super) async fn pause_after(&self, repeated: &mut Repeated, time: Deadline) {
         if let Some(pause) = repeated.next() {
-            self.table.segment().client().pause(pause).await;
+            self.table.segment().client().pause(pause.min(time.remaining())).await;
         }
     }
 

@@ -80,6 +80,7 @@ impl Stream {
         action: RPCTypes,
         limit: Duration,
     ) -> RPCError<u64, Member, E> {
+        tracing::debug!(node = self.node, %error, "a call to a member failed");
         match error.kind() {
             io::ErrorKind::TimedOut => Timeout {
                 action,

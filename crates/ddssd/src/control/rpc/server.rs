@@ -17,7 +17,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -137,6 +137,9 @@ impl Context {
             Call::Propose(command) => self.propose(command).await,
             Call::Newest => self.newest().await,
             Call::HasMajority if !self.is_leader() => Reply::NotLeader(self.leader()),
+            Call::HasMajority if self.has_majority() && !self.has_own_entries() => {
+                not_now_reply("this leader has not applied the directory yet")
+            }
             Call::HasMajority if self.has_majority() => Reply::Newest(self.raft.metrics().borrow().last_applied),
             Call::HasMajority => Reply::NoMajority,
             Call::Batch(calls) => Box::pin(self.answer_batch(calls)).await,
@@ -298,6 +301,10 @@ impl Context {
             if let Err(error) = self.raft.change_membership(ChangeMembers::SetNodes(nodes), true).await {
                 return write_error_reply(&error);
             }
+        }
+        if !self.is_heard(node, Instant::now()) {
+            // The next round would declare it dead again.
+            return not_now_reply("it does not answer this leader's calls");
         }
         // A node announces itself only while its progress threads work. An older report must not declare it dead again.
         self.stall_reports.forget(node);
