@@ -38,18 +38,27 @@ fn put_new(map: &Map, key: &u64, value: &[u64; 64]) -> bool {
 
 /// Checks that each key occurs once with a complete value of its own; returns the number of keys.
 fn check(map: &Map) -> u64 {
-    let mut found: Vec<u64> = Vec::new();
-    for entry in map.entries() {
-        let (key, content) = entry.unwrap();
-        assert!(content.iter().all(|word| word == &content[0]) && content[0] % KEYS == key, "a mix of values");
-        assert_eq!(value(map, &key), Some(content));
-        found.push(key);
+    let list = || {
+        let mut all: Vec<(u64, [u64; 64])> = map.entries().collect::<Result<_, _>>().unwrap();
+        all.sort_unstable();
+        all
+    };
+    // The last calls of a killed client may still be executed.
+    let (mut found, end) = (list(), Instant::now() + PATIENCE);
+    loop {
+        let (keys, again) = (map.len().unwrap(), list());
+        if again == found && keys == found.len() as u64 {
+            break;
+        }
+        assert!(Instant::now() < end, "{keys} keys, and {} are listed", found.len());
+        found = again;
     }
-    found.sort_unstable();
-    let keys = found.len();
-    found.dedup();
-    assert_eq!((found.len(), keys as u64), (keys, map.len().unwrap()), "a key is there twice");
-    keys as u64
+    for (key, content) in &found {
+        assert!(content.iter().all(|word| word == &content[0]) && content[0] % KEYS == *key, "a mix of values");
+        assert_eq!(value(map, key), Some(*content));
+    }
+    assert!(found.windows(2).all(|pair| pair[0].0 != pair[1].0), "a key is there twice");
+    found.len() as u64
 }
 
 // If this failed, a map would have different values on another node.
