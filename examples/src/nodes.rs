@@ -42,6 +42,7 @@ impl Nodes {
                 config.listen = format!("127.0.0.{number}:0").parse()?;
                 config.key = Some(key.clone());
                 config.is_node_named = false;
+                config.founds_cluster = services.is_empty();
                 config.join = services.first().and_then(Node::address).map(Into::into);
             }
             services.push(Node::start(config)?);

@@ -59,7 +59,7 @@ pub use environment::netns::{LinkFault, NetworkNamespaces};
 pub use environment::private_mounts::PrivateMounts;
 pub use environment::skipped::skipped;
 pub use error::Error;
-pub use nodes::daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
+pub use nodes::daemon::{Daemon, DaemonOptions, TEST_KEY, allow_founding, write_key};
 pub use nodes::process::Process;
 pub use nodes::scripted_client::ScriptedClient;
 pub use nodes::temp_node::{TempNode, free_tcp_port};

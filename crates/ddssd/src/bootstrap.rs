@@ -2,8 +2,8 @@
 
 use crate::config::config::Config;
 use crate::control::{
-    Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, forget_names_compared, has_left,
-    join, shard_address,
+    Addresses, Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, end_founding,
+    forget_names_compared, has_left, join, may_found, shard_address,
 };
 use crate::shard::event_loop::EventLoop;
 use crate::start_error::StartError;
@@ -44,9 +44,6 @@ impl Bootstrap {
         state_dir::make(&config.state_folder)?;
         let state = |source| StartError::State { path: config.state_folder.clone(), source };
         let has_left = has_left(&config.state_folder);
-        if has_left && config.join.is_none() {
-            return Err(StartError::Left { state_folder: config.state_folder.clone() });
-        }
         if has_left {
             // The daemon may have written state after it left; discard it.
             delete_cluster_state(&config.state_folder).map_err(state)?;
@@ -70,22 +67,59 @@ impl Bootstrap {
             (None, Some(at)) => {
                 let identity = (named.map(|node| node.0), config.progress_threads, incarnation);
                 let node = join(&key, at, address, identity, JOIN_MAX, &config.stop_requested)?;
-                Identity { node: node.0, founder: false }
+                Identity { node: node.0, founder: false, addresses: None }
             }
-            (None, None) => Identity { node: config.node.0, founder: true },
+            (None, None) => Identity { node: config.node.0, founder: true, addresses: None },
         };
         if found.is_none() {
             // The names were compared with another cluster's directory, if its files were removed by hand.
             forget_names_compared(&config.state_folder).map_err(state)?;
+        }
+        let addresses = Some(Addresses { listen: bound, advertise: config.advertise });
+        let identity = Identity { addresses, ..identity };
+        if found != Some(identity) {
             identity.write(&config.state_folder).map_err(state)?;
         }
+        // After the identity: a crash in between leaves a member.
+        end_founding(&config.state_folder).map_err(state)?;
         if has_left {
             clear_left_mark(&config.state_folder).map_err(state)?;
         }
-        let Identity { node, founder } = identity;
+        let Identity { node, founder, .. } = identity;
         let join = config.join.clone();
         Ok(Some(Self { node: NodeId(node), key, address, listener, founder, incarnation, join }))
     }
+}
+
+/// Refuses a node that would begin a cluster although nobody asked for one: its state may have been lost, and the
+/// cluster that it belonged to may still run.
+pub(crate) fn check_founding(config: &Config) -> Result<(), StartError> {
+    let folder = &config.state_folder;
+    if config.key.is_none() || config.join.is_some() || config.founds_cluster || may_found(folder) {
+        return Ok(());
+    }
+    if has_left(folder) {
+        return Err(StartError::Left { state_folder: folder.clone() });
+    }
+    let found = Identity::read(folder).map_err(|source| StartError::State { path: folder.clone(), source })?;
+    if found.is_none() && config.peers.is_empty() {
+        return Err(StartError::NoCluster { state_folder: folder.clone() });
+    }
+    Ok(())
+}
+
+/// Completes the configuration with the addresses of the last start, if it names no address to listen on.
+pub(crate) fn recall_addresses(config: &mut Config) -> Result<(), StartError> {
+    let folder = &config.state_folder;
+    if config.key.is_none() || config.is_listen_named || has_left(folder) {
+        return Ok(());
+    }
+    let found = Identity::read(folder).map_err(|source| StartError::State { path: folder.clone(), source })?;
+    if let Some(last) = found.and_then(|identity| identity.addresses) {
+        config.listen = last.listen;
+        config.advertise = config.advertise.or(last.advertise);
+    }
+    Ok(())
 }
 
 /// Opens all listeners. The control plane uses the port above the first shard's; the other shards follow it. Port 0

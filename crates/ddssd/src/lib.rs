@@ -64,7 +64,7 @@ pub use config::env_check::unknown_variables;
 pub use config::quota_table::QuotaTable;
 pub use control::ControlError;
 pub use ddss_admin::storage::{
-    JOIN_FILE_NAME, OfflineError, OfflineNode, OfflineSegment, STATE_VARIABLE, default_state_folder,
+    JOIN_FILE_NAME, OfflineError, OfflineNode, OfflineSegment, STATE_VARIABLE, default_state_folder, record_command,
 };
 pub use ddss_admin::{
     ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, Arguments, ByteSize, ClusterKey, CoreChoice, ExitReason,

@@ -5,7 +5,7 @@
 use clap::Parser;
 use ddssd::{
     Arguments, Config, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, Settings, StartError,
-    drop_privileges, format_error_chain, notify, unknown_variables, watchdog_interval,
+    drop_privileges, format_error_chain, notify, record_command, unknown_variables, watchdog_interval,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -92,7 +92,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, config.stop_requested.clone())?;
     }
-    let grace_period = config.drain;
+    let (grace_period, folder) = (config.drain, config.folder.clone());
     let service = match Node::start(config) {
         Err(error) if error.is_stop() => {
             tracing::info!(why = %error, "stopping");
@@ -100,6 +100,9 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         }
         started => started?,
     };
+    if let Err(error) = record_command(&folder, std::env::args_os()) {
+        tracing::debug!(%error, "cannot record the command line");
+    }
     let (watch, wait) = (service.failure_watch(), signals.handle());
     match watch.unless_departed(|| announce_ready(&service)) {
         Ok(announced) => announced?,

@@ -1,6 +1,6 @@
 //! A running node: starts the parts in dependency order and stops them in reverse order.
 
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, check_founding, recall_addresses};
 use crate::config::config::Config;
 use crate::config::quota_table::QuotaTable;
 use crate::control::{
@@ -77,6 +77,7 @@ impl Node {
     /// Starts a node. On return clients can attach and other nodes can connect.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
+        recall_addresses(&mut config)?;
         let locks = Self::lock_folders(&config)?;
         check_shards(&config)?;
         discard_other_shards(&config);
@@ -129,11 +130,13 @@ impl Node {
             folders.push(&config.state_folder);
         }
         locks.extend(StateDirLock::lock_all(&folders)?);
-        let joins_anew = config.join.is_some() && has_left(&config.state_folder);
-        if joins_anew {
+        // Before anything is discarded.
+        check_founding(config)?;
+        let begins_anew = config.key.is_some() && has_left(&config.state_folder);
+        if begins_anew {
             tracing::warn!("discarding the segments of a node that left its cluster");
         }
-        if config.discard || joins_anew {
+        if config.discard || begins_anew {
             discard_all(config)?;
         }
         Ok(locks)

@@ -124,9 +124,15 @@ pub enum StartError {
         named: NodeId,
     },
     /// The node has left its cluster, and no address to join is configured.
-    #[error("this node has left its cluster: --join HOST:PORT takes it into one; without {}/left it begins one of its own, without {}/cluster.key it is alone", state_folder.display(), state_folder.display())]
+    #[error("this node has left its cluster: --join HOST:PORT takes it into one; without {}/cluster.key it is alone, and `ddss cluster init` then begins another cluster", state_folder.display())]
     Left {
         /// Folder that records the departure.
+        state_folder: PathBuf,
+    },
+    /// There is a key and no state, and nothing says whether to join a cluster or to begin one.
+    #[error("this node has a cluster key and no cluster: --join HOST:PORT takes it into the one that it belonged to, under a new number; to begin a new one, remove {}/cluster.key and run `ddss cluster init`, or list the founders with --peer", state_folder.display())]
+    NoCluster {
+        /// Folder that holds the key and no state.
         state_folder: PathBuf,
     },
     /// The persistent cluster state is unusable.
@@ -164,6 +170,7 @@ impl StartError {
             Self::Memory(PoolError::OtherShardCount { .. }) => ExitReason::Settings,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => ExitReason::Settings,
             Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => ExitReason::Settings,
+            Self::NoCluster { .. } => ExitReason::Settings,
             Self::Folder(StateDirError::InUse { .. }) => ExitReason::InUse,
             Self::Memory(PoolError::Folder(StateDirError::InUse { .. })) => ExitReason::InUse,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => ExitReason::Storage,

@@ -1,5 +1,6 @@
 //! Settings, packages, socket activation, monitoring.
 
+mod founding;
 mod health;
 mod log_throttle;
 mod metrics;

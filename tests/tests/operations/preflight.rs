@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ddss::{Client, ConnectOptions, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, run_ddss, write_key};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, allow_founding, binary, run_ddss, write_key};
 
 /// An address of documentation (RFC 5737), which no machine has.
 const FOREIGN: &str = "192.0.2.1:7400";
@@ -53,6 +53,7 @@ fn abandoned() -> Daemon {
 fn check_config_reports_start_errors_and_creates_nothing() {
     let node = TempNode::new().unwrap();
     write_key(node.path(), ddss_testkit::TEST_KEY).unwrap();
+    allow_founding(node.path()).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let before = tree(node.path());

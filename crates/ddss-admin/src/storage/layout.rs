@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 /// File in the state directory with the address to join, for a node that has not joined yet.
 pub const JOIN_FILE_NAME: &str = "join";
 
+/// File in the state directory that lets a node begin a cluster. `ddss cluster init` writes it, and the first start of
+/// the daemon removes it: a key alone may be what is left of a lost state directory.
+pub const FOUND_FILE_NAME: &str = "found";
+
 /// Environment variable that names the state directory.
 pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
 

@@ -3,10 +3,14 @@
 //! `layout.rs` names the files, `registry.rs` is the persistent table of segments, and `offline.rs` reads the segments
 //! of a daemon that does not run.
 
+mod last_command;
 mod layout;
 mod offline;
 mod registry;
 
-pub use layout::{JOIN_FILE_NAME, STATE_VARIABLE, area_path, default_state_folder, file_folder, shard_folder};
+pub use last_command::{last_command, record_command};
+pub use layout::{
+    FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_VARIABLE, area_path, default_state_folder, file_folder, shard_folder,
+};
 pub use offline::{OfflineError, OfflineNode, OfflineSegment};
 pub use registry::{Entry, Head, Registry, Unusable};

@@ -5,12 +5,12 @@ use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
 use crate::output::terminal_text::{print_note, print_sentence};
 use ddss::{Client, ConnectOptions};
-use ddss_admin::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
+use ddss_admin::storage::{FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
 use serde_json::json;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 /// Upper bound of the length of a token.
@@ -191,13 +191,7 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     place.make_folder()?;
     key.write(&place.key_path())?;
     place.give_to_folder_owner(&place.key_path())?;
-    let path = place.folder().join(JOIN_FILE_NAME);
-    // A symbolic link at this path must not redirect the write.
-    let _ = std::fs::remove_file(&path);
-    let file = OpenOptions::new().write(true).create_new(true).open(&path);
-    let written = file.and_then(|mut file| writeln!(file, "{}", options.address));
-    written.map_err(CommandError::file("write", &path))?;
-    place.give_to_folder_owner(&path)?;
+    place.write(JOIN_FILE_NAME, &format!("{}\n", options.address))?;
     if json {
         println!("{}", json!({ "key_file": place.key_path(), "join": options.address.to_string() }));
     } else {
@@ -236,6 +230,17 @@ impl StateOptions {
         given.map_err(CommandError::file("change the owner of", path))
     }
 
+    /// Writes a file for the daemon's next start.
+    fn write(&self, name: &str, text: &str) -> Result<(), CommandError> {
+        let path = self.folder().join(name);
+        // A symbolic link at this path must not redirect the write.
+        let _ = std::fs::remove_file(&path);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(CommandError::file("write", &path))?;
+        self.give_to_folder_owner(&path)
+    }
+
     fn key_path(&self) -> PathBuf {
         self.folder().join(ClusterKey::FILE_NAME)
     }
@@ -246,6 +251,7 @@ fn init(place: &StateOptions, json: bool) -> Result<(), CommandError> {
     let path = place.key_path();
     ClusterKey::generate()?.write(&path)?;
     place.give_to_folder_owner(&path)?;
+    place.write(FOUND_FILE_NAME, "")?;
     if json {
         println!("{}", json!({ "key_file": path }));
     } else {

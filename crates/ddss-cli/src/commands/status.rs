@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::output::table::format_bytes;
 use crate::output::terminal_text::print_field;
 use ddss::Client;
-use ddss_admin::storage::OfflineNode;
+use ddss_admin::storage::{OfflineNode, last_command};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
@@ -113,5 +113,6 @@ fn dead(offline_node: &OfflineNode, folder: &Path, json: bool) {
     print_field("daemon", format_args!("dead: {} does not run", offline_node.node));
     print_field("folder", folder.display());
     print_field("segments", format_args!("{} stored, {}", totals.count, format_bytes(totals.bytes)));
-    print_field("next", format_args!("ddssd --dir {}", folder.display()));
+    let command = last_command(folder).unwrap_or_else(|| format!("ddssd --dir {}", folder.display()));
+    print_field("next", command);
 }

@@ -127,6 +127,9 @@ impl DaemonOptions {
         let folder = TempNode::new()?;
         if self.clustered {
             write_key(folder.path(), &self.key)?;
+            if self.peers.is_empty() && !self.more.iter().any(|argument| argument == "--join") {
+                allow_founding(folder.path())?;
+            }
         }
         let process = self.spawn(&program, &folder)?;
         let mut daemon = Daemon { process, program, options: self, folder };
@@ -173,6 +176,12 @@ pub fn write_key(folder: &Path, token: &str) -> Result<(), Error> {
         writeln!(file?, "{token}")
     });
     written.map_err(Error::system(format!("writing {}", path.display())))
+}
+
+/// Lets a daemon in `folder` begin a cluster, as `ddss cluster init` does.
+pub fn allow_founding(folder: &Path) -> Result<(), Error> {
+    let path = folder.join("state/found");
+    std::fs::write(&path, "").map_err(Error::system(format!("writing {}", path.display())))
 }
 
 /// A running `ddssd`. Dropping the value kills the process and removes its directory.

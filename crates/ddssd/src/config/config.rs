@@ -28,6 +28,8 @@ pub struct Config {
     pub state_folder: PathBuf,
     /// Listen address for other nodes; port 0 picks a free one.
     pub listen: SocketAddr,
+    /// True if `listen` was configured; otherwise a member listens where it did last.
+    pub is_listen_named: bool,
     /// Fabric to the other nodes.
     pub fabric: FabricChoice,
     /// Fences the reads of an RDMA adapter; `None` decides by the type of the adapter.
@@ -40,6 +42,9 @@ pub struct Config {
     pub is_node_named: bool,
     /// Founding nodes of a new cluster. The list may include this node, so that all nodes can share one list.
     pub peers: Vec<PeerAddress>,
+    /// Begins a cluster if the state folder belongs to none and nothing else names one. `ddss cluster init` leaves a
+    /// file in the state folder that allows the same once.
+    pub founds_cluster: bool,
     /// Cluster key. Without one the node is alone and does not listen.
     pub key: Option<ClusterKey>,
     /// Number of progress threads; segments are distributed over them by name.
@@ -86,12 +91,14 @@ impl Config {
             memory_folder: folder.join("memory"),
             state_folder: folder.join("state"),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            is_listen_named: true,
             advertise: None,
             join: None,
             is_node_named: true,
             fabric: FabricChoice::Auto,
             fence_reads: None,
             peers: Vec::new(),
+            founds_cluster: false,
             key: None,
             progress_threads: 1,
             waits_per_client: WAITS_PER_CLIENT_DEFAULT,
@@ -114,7 +121,7 @@ impl Config {
 
     /// Makes the configuration of these settings; reads the key.
     pub fn from_settings(settings: Settings) -> Result<Self, StartError> {
-        let named = settings.node.is_some();
+        let (is_node_named, is_listen_named) = (settings.node.is_some(), settings.listen.is_some());
         let all = settings.resolved();
         let folder = all.dir.unwrap_or_else(ddss_ipc::default_folder);
         let mut config = Config::single(&folder);
@@ -124,10 +131,11 @@ impl Config {
             return Err(StartError::NoKey { state_folder: config.state_folder });
         }
         config.node = NodeId(all.node.unwrap_or(1));
-        config.is_node_named = named;
+        config.is_node_named = is_node_named;
         config.advertise = all.advertise;
         config.join = all.join;
         config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
+        config.is_listen_named = is_listen_named;
         config.listen = all.listen.unwrap_or(config.listen);
         config.peers = all.peer.unwrap_or_default();
         config.fabric = all.fabric.unwrap_or(config.fabric);

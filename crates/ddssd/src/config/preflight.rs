@@ -1,6 +1,7 @@
 //! Checks of a configuration against the system, without starting a daemon and without any lasting change.
 
 use super::config::Config;
+use crate::bootstrap::{check_founding, recall_addresses};
 use crate::control::{Identity, control_address, has_left, shard_address};
 use crate::node::Node;
 use crate::peers::fabric;
@@ -22,8 +23,12 @@ impl Node {
     /// lock and each address for an instant only.
     pub fn check(config: &Config) -> Result<(), StartError> {
         config.check()?;
+        let mut config = config.clone();
+        recall_addresses(&mut config)?;
+        let config = &config;
         let node = check_state(config)?;
         check_folders(config)?;
+        check_founding(config)?;
         if !config.discard {
             check_segments(config, node)?;
         }
@@ -43,8 +48,7 @@ fn check_state(config: &Config) -> Result<Option<NodeId>, StartError> {
     let path = &config.state_folder;
     let (left, joins) = (has_left(path), config.join.is_some());
     if left {
-        let named = config.is_node_named.then_some(config.node);
-        return if joins { Ok(named) } else { Err(StartError::Left { state_folder: path.clone() }) };
+        return Ok(config.is_node_named.then_some(config.node));
     }
     let found = Identity::read(path).map_err(|source| StartError::State { path: path.clone(), source })?;
     match found.map(|identity| NodeId(identity.node)) {

@@ -23,6 +23,14 @@ impl fmt::Display for Member {
     }
 }
 
+/// Says why an address cannot be that of a member: other machines do not reach a loopback address.
+pub(in crate::control) fn address_refusal(ours: Member, others: &[(u16, Member)]) -> Option<String> {
+    let (node, other) = others.iter().find(|(_, other)| !other.address.ip().is_loopback())?;
+    ours.address.ip().is_loopback().then(|| {
+        format!("{ours} is an address of this machine only, and node {node} is at {other}: give --listen IP:PORT of this machine")
+    })
+}
+
 /// The newest registration of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Registration {

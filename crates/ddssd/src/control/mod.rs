@@ -31,7 +31,8 @@ pub use runtime::ControlError;
 
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
 pub(crate) use membership::identity::{
-    Identity, are_names_compared, clear_left_mark, delete_cluster_state, forget_names_compared, has_left,
+    Addresses, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
+    forget_names_compared, has_left, may_found,
 };
 pub(crate) use membership::incarnation::Incarnation;
 pub(crate) use rpc::addresses::{control_address, shard_address};

@@ -229,7 +229,9 @@ fn node_does_not_allocate_for_client_calls() {
 fn two_nodes_do_not_allocate_for_remote_calls() {
     // If this failed, the same would be true of a home and its remote clients.
     let key = ClusterKey::generate().unwrap();
-    let first = Home::start("first", |config| config.key = Some(key.clone()));
+    let first = Home::start("first", |config| {
+        (config.key, config.founds_cluster) = (Some(key.clone()), true);
+    });
     let second = Home::start("second", |config| {
         (config.key, config.join) = (Some(key.clone()), Some(first.address().into()));
         (config.node, config.is_node_named) = (NodeId(2), true);

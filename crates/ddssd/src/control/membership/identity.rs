@@ -2,8 +2,10 @@
 
 use super::incarnation::Incarnation;
 use super::state_file::{remove_file_if_present, replace_file_atomically};
+use ddss_admin::storage::FOUND_FILE_NAME;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Identity that is stored when a node founds or joins a cluster.
@@ -12,6 +14,17 @@ pub(crate) struct Identity {
     pub(crate) node: u16,
     /// True if the node may found a cluster: false after a join.
     pub(crate) founder: bool,
+    /// Addresses of the last start, for one that names none.
+    #[serde(default)]
+    pub(crate) addresses: Option<Addresses>,
+}
+
+/// Addresses of a start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Addresses {
+    pub(crate) listen: SocketAddr,
+    /// Address for other nodes, if it was configured.
+    pub(crate) advertise: Option<SocketAddr>,
 }
 
 impl Identity {
@@ -47,6 +60,16 @@ pub(in crate::control) fn mark_names_compared(folder: &Path) -> io::Result<()> {
 /// Removes that record: the node begins or joins a cluster.
 pub(crate) fn forget_names_compared(folder: &Path) -> io::Result<()> {
     remove_file_if_present(folder, NAMES_MARK_NAME)
+}
+
+/// Returns true if the operator allowed this node to begin a cluster, with `ddss cluster init`.
+pub(crate) fn may_found(folder: &Path) -> bool {
+    folder.join(FOUND_FILE_NAME).exists()
+}
+
+/// Ends that permission: the node belongs to a cluster now.
+pub(crate) fn end_founding(folder: &Path) -> io::Result<()> {
+    remove_file_if_present(folder, FOUND_FILE_NAME)
 }
 
 /// File that marks a node that has left its cluster.

@@ -4,7 +4,7 @@
 //! twice. It is repeated while the node runs.
 
 use crate::control::member::Member;
-use crate::control::member::Registration;
+use crate::control::member::{Registration, address_refusal};
 use crate::control::raft::types::{Command, CommandResult};
 use crate::control::rpc::addresses::control_address;
 use crate::control::rpc::client::RpcClient;
@@ -41,10 +41,14 @@ impl StartCheck {
         rpc_client: &RpcClient,
         others: Vec<(u16, Member)>,
     ) -> Result<(), String> {
+        let of_others: Vec<_> = others.iter().copied().filter(|&(node, _)| node != self.node).collect();
+        if let Some(why) = address_refusal(self.ours, &of_others) {
+            return Err(why);
+        }
         let mut places: Vec<Member> = others.iter().filter(|(node, _)| *node == self.node).map(|&(_, at)| at).collect();
         let limit = if self.has_no_state { CHECK_MAX } else { CHECK_MAX_WITH_STATE };
         let mut asked = JoinSet::new();
-        for (_, member) in others.into_iter().filter(|&(node, _)| node != self.node) {
+        for (_, member) in of_others {
             let (rpc_client, call) =
                 (rpc_client.clone(), Call::WhoIs { node: self.node, registration: self.registration });
             asked.spawn(async move { rpc_client.ask(member, &call, limit).await });

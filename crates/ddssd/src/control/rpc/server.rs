@@ -5,7 +5,7 @@ use super::context::Context;
 use super::stream::{CONNECT_MAX, IDLE_MAX, RpcStream, with_timeout};
 use super::types::{Call, Reply, not_now_reply, write_error_reply};
 use crate::control::handshake_limit::HandshakeLimit;
-use crate::control::member::Member;
+use crate::control::member::{Member, address_refusal};
 use crate::control::raft::types::Command;
 use crate::control::rpc::client::RpcClient;
 use ddss_admission::select_eviction;
@@ -249,7 +249,11 @@ impl Context {
                 None => not_now_reply(error),
             };
         }
-        let members: BTreeMap<u16, Member> = self.members().into_iter().collect();
+        let members = self.members();
+        if let Some(why) = address_refusal(member, &members) {
+            return Reply::Refused(why);
+        }
+        let members: BTreeMap<u16, Member> = members.into_iter().collect();
         let here = members.iter().find(|&(_, other)| *other == member).map(|(&node, _)| node);
         let node = match (wanted, here) {
             // A repeated request whose first reply was lost.
