@@ -71,4 +71,4 @@ pub use model::{
 pub use queue::{
     Consumer, ConsumerAction, ConsumerEvent, Producer, ProducerAction, ProducerEvent, Take, Taken, Violation,
 };
-pub use units::{Claim, PutResult, UnitAction, UnitEvent, Worker, WorkerConfig};
+pub use units::{Claim, LeaseWatch, PutResult, UnitAction, UnitEvent, Worker, WorkerConfig};

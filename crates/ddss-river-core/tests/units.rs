@@ -3,8 +3,8 @@
 
 use ddss_river_core::codec::{decode_row, encode_row};
 use ddss_river_core::{
-    Claim, Guarantee, ListId, PutResult, UnitAction, UnitEvent, UnitRef, UnitRow, UnitState, Worker, WorkerConfig,
-    WorkerId,
+    Claim, Guarantee, LeaseWatch, ListId, PutResult, UnitAction, UnitEvent, UnitRef, UnitRow, UnitState, Worker,
+    WorkerConfig, WorkerId,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -233,4 +233,86 @@ proptest! {
             prop_assert_eq!(decode_row(&encode_row(&row)), Ok(row));
         }
     }
+}
+
+// If this failed, units that are added while a queue is worked off would never be done.
+#[test]
+fn a_worker_that_has_ended_claims_units_that_come_later() {
+    let (mut table, mut worker) = (Table::default(), worker(1, 0));
+    let all = |table: &mut Table, worker: &mut Worker| {
+        let mut units = Vec::new();
+        loop {
+            match table.claim(worker) {
+                UnitAction::Ended => return units,
+                claimed => units.push(unit_of(claimed)),
+            }
+            table.finish(worker);
+        }
+    };
+    assert_eq!(all(&mut table, &mut worker).len(), 5);
+    worker.grow(ListId(0), 4).unwrap();
+    assert_eq!(all(&mut table, &mut worker), [(0, 2), (0, 3)]);
+    // A failed unit is opened again.
+    let unit = UnitRef { list: ListId(1), number: 1 };
+    table.row(unit).0.state = UnitState::Open;
+    table.row(unit).1 += 1;
+    assert_eq!(all(&mut table, &mut worker), []);
+    worker.reopen();
+    assert_eq!(all(&mut table, &mut worker), [(1, 1)]);
+}
+
+// If this failed, a worker that is interrupted would bring its unit nearer to failure.
+#[test]
+fn a_unit_that_is_given_back_has_no_strike_and_one_that_fails_has() {
+    let (mut table, mut worker) = (Table::default(), worker(1, 0));
+    let first = UnitRef { list: ListId(0), number: 0 };
+    for strikes in 0..3 {
+        let mut out = Vec::new();
+        while unit_of(table.claim(&mut worker)) != (0, 0) {
+            table.finish(&mut worker);
+        }
+        worker.release(&mut out);
+        assert!(matches!(table.run(&mut worker, std::mem::take(&mut out)), UnitAction::Finished(_)));
+        assert_eq!((table.row(first).0.state, table.row(first).0.strikes), (UnitState::Open, strikes));
+        while unit_of(table.claim(&mut worker)) != (0, 0) {
+            table.finish(&mut worker);
+        }
+        worker.fail(7, &mut out);
+        table.run(&mut worker, out);
+        assert_eq!((table.row(first).0.strikes, table.row(first).0.result_bytes), (strikes + 1, 7));
+    }
+    assert_eq!(table.row(first).0.state, UnitState::Failed);
+    assert_eq!(table.claim(&mut worker), UnitAction::Ended);
+}
+
+// If this failed, each renewal of a claim would look like the claim of another worker.
+#[test]
+fn a_renewed_claim_is_finished() {
+    let (mut table, mut worker) = (Table::default(), worker(1, 0));
+    let UnitAction::Claimed(claim) = table.claim(&mut worker) else { panic!("a unit is open") };
+    table.row(claim.unit).1 += 1;
+    worker.renewed(claim.version + 1);
+    let mut out = Vec::new();
+    worker.finish(0, &mut out);
+    assert!(matches!(out[..], [UnitAction::Put { expected, .. }] if expected == claim.version + 1));
+    assert!(matches!(table.run(&mut worker, out), UnitAction::Finished(_)));
+}
+
+// If this failed, units of living workers would be taken from them after an outage, or those of dead ones never.
+#[test]
+fn claim_expires_when_its_row_is_read_unchanged_for_a_lease_without_pauses() {
+    let unit = UnitRef { list: ListId(0), number: 3 };
+    let expiry = |times: &[(u64, u64)]| {
+        let mut watch = LeaseWatch::new(100);
+        times.iter().map(|(now, version)| watch.observe(unit, *version, *now)).collect::<Vec<_>>()
+    };
+    let steps = |from: u64, version: u64| (0..5).map(move |step| (from + 25 * step, version));
+    let is_expired = |times: &[(u64, u64)]| expiry(times).into_iter().rposition(|is| is) == Some(times.len() - 1);
+    assert!(is_expired(&steps(0, 7).collect::<Vec<_>>()));
+    assert!(!expiry(&steps(0, 7).take(4).collect::<Vec<_>>()).contains(&true));
+    // A renewal, and a pause in which there could be none.
+    let renewed: Vec<_> = steps(0, 7).take(4).chain(steps(100, 8)).collect();
+    assert!(is_expired(&renewed) && !expiry(&renewed[..8]).contains(&true));
+    let paused: Vec<_> = steps(0, 7).take(4).chain(steps(101, 7)).collect();
+    assert!(is_expired(&paused) && !expiry(&paused[..8]).contains(&true));
 }

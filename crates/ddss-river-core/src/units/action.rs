@@ -31,9 +31,9 @@ pub enum UnitAction {
     Get(UnitRef),
     /// The worker has a unit.
     Claimed(Claim),
-    /// The unit is finished, and its result counts.
+    /// The end of the unit is written, and counts: done, failed or given back.
     Finished(Claim),
-    /// The unit was given to another worker: the result does not count.
+    /// The unit was given to another worker: its end here does not count.
     Refused(Claim),
     /// Every unit is claimed, and some are not finished. The driver reports [`UnitEvent::Changed`] when a row has changed
     /// since the last call of the program or the last such report.

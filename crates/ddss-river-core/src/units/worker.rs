@@ -19,12 +19,33 @@ pub struct WorkerConfig {
 }
 
 /// A list, as a worker knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct List {
     count: u32,
     cursor: u64,
-    /// Units before this one are settled.
-    settled: u32,
+    /// A bit for each unit that was seen done or failed: it is not read again.
+    settled: Vec<u64>,
+}
+
+impl List {
+    fn new(count: u32) -> Self {
+        Self { count, cursor: 0, settled: Vec::new() }
+    }
+
+    /// Returns the first unit from this one on that is not known to be settled.
+    fn unsettled_from(&self, number: u32) -> Option<u32> {
+        let is_settled =
+            |unit: &u32| self.settled.get(*unit as usize / 64).is_some_and(|bits| bits >> (unit % 64) & 1 == 1);
+        (number..self.count).find(|unit| !is_settled(unit))
+    }
+
+    fn settle(&mut self, number: u32) {
+        let word = number as usize / 64;
+        if self.settled.len() <= word {
+            self.settled.resize(word + 1, 0);
+        }
+        self.settled[word] |= 1 << (number % 64);
+    }
 }
 
 /// Step of a worker. All but four wait for a call to the table.
@@ -46,7 +67,9 @@ enum Step {
     Finishing(Claim, UnitRow),
     /// Reads whether the end was written.
     VerifyingEnd(Claim, UnitRow),
+    /// All units were settled.
     Ended,
+    Fenced,
 }
 
 /// A worker of a unit queue: claims a unit, and finishes it.
@@ -81,7 +104,7 @@ impl Worker {
         }
         Ok(Self {
             config,
-            lists: counts.iter().map(|count| List { count: *count, cursor: 0, settled: 0 }).collect(),
+            lists: counts.iter().map(|count| List::new(*count)).collect(),
             dead: Vec::new(),
             step: Step::Idle,
             has_changed: false,
@@ -99,13 +122,58 @@ impl Worker {
     /// Claims the next unit: of the own list, then of the longest other one, then those that dead workers had.
     ///
     /// # Panics
-    /// If the worker has a unit, or waits for one.
+    /// If the worker has a unit, or a call is in flight.
     pub fn claim(&mut self, out: &mut Vec<UnitAction>) {
-        assert!(matches!(self.step, Step::Idle | Step::Ended), "a claim during {:?}", self.step);
-        if self.step == Step::Ended {
-            return out.push(UnitAction::Ended);
+        match self.step {
+            Step::Idle | Step::Waiting => self.advance(out),
+            Step::Ended | Step::Fenced => out.push(UnitAction::Ended),
+            step => panic!("a claim during {step:?}"),
         }
-        self.advance(out);
+    }
+
+    /// Learns that a list has this number of units now. A worker that has ended may claim again.
+    ///
+    /// # Errors
+    /// More units than a list may have.
+    pub fn grow(&mut self, list: ListId, count: u32) -> Result<(), ConfigError> {
+        if count > UNITS_MAX {
+            return Err(ConfigError { name: "units", value: count.into(), max: UNITS_MAX.into() });
+        }
+        let place = &mut self.lists[usize::from(list.0)];
+        if count > place.count {
+            place.count = count;
+            self.revive();
+        }
+        Ok(())
+    }
+
+    /// Learns that units which were settled may be open again.
+    pub fn reopen(&mut self) {
+        self.lists.iter_mut().for_each(|list| list.settled.clear());
+        self.revive();
+    }
+
+    fn revive(&mut self) {
+        if self.step == Step::Ended {
+            self.step = Step::Idle;
+        }
+    }
+
+    /// Takes another number for the next claims: others may have declared the present one dead.
+    ///
+    /// # Panics
+    /// If the worker has a unit, or a call is in flight.
+    pub fn renumber(&mut self, worker: WorkerId) {
+        let is_free = matches!(self.step, Step::Idle | Step::Waiting | Step::Ended | Step::Fenced);
+        assert!(is_free, "a new number during {:?}", self.step);
+        self.config.worker = worker;
+    }
+
+    /// Learns that the row of the claimed unit has this version now: the driver has renewed the claim.
+    pub fn renewed(&mut self, version: u64) {
+        if let Step::Working(claim) = &mut self.step {
+            claim.version = version;
+        }
     }
 
     /// Finishes the claimed unit with a result.
@@ -118,17 +186,27 @@ impl Worker {
         self.end(|row| UnitRow { state: UnitState::Done(row.worker()), result_bytes, ..row }, out);
     }
 
-    /// Gives the claimed unit back. It fails when that happens too often.
+    /// Gives the claimed unit back after a failure, with a reason. It fails when that happens too often.
+    ///
+    /// # Panics
+    /// If the worker has no unit, or the reason is longer than [`RESULT_BYTES_MAX`].
+    pub fn fail(&mut self, reason_bytes: usize, out: &mut Vec<UnitAction>) {
+        assert!(reason_bytes <= RESULT_BYTES_MAX, "a reason of {reason_bytes} bytes is too long");
+        let result_bytes = reason_bytes as u16;
+        self.end(|row| UnitRow { result_bytes, ..row.with_strike() }, out);
+    }
+
+    /// Gives the claimed unit back as it was.
     ///
     /// # Panics
     /// If the worker has no unit.
-    pub fn give_back(&mut self, out: &mut Vec<UnitAction>) {
-        self.end(UnitRow::with_strike, out);
+    pub fn release(&mut self, out: &mut Vec<UnitAction>) {
+        self.end(|row| UnitRow { state: UnitState::Open, ..row }, out);
     }
 
     fn end(&mut self, change: impl FnOnce(UnitRow) -> UnitRow, out: &mut Vec<UnitAction>) {
         match self.step {
-            Step::Ended => {}
+            Step::Ended | Step::Fenced => {}
             Step::Working(claim) if self.config.guarantee == Guarantee::FailStop => {
                 self.step = Step::Idle;
                 out.push(UnitAction::Finished(claim));
@@ -148,8 +226,8 @@ impl Worker {
     /// If the driver reports the end of a call that is not in flight.
     pub fn handle(&mut self, event: UnitEvent, out: &mut Vec<UnitAction>) {
         match (self.step, event) {
-            (Step::Ended, _) => {}
-            (_, UnitEvent::Fenced) => self.step = Step::Ended,
+            (Step::Ended | Step::Fenced, _) => {}
+            (_, UnitEvent::Fenced) => self.step = Step::Fenced,
             (_, UnitEvent::Dead(worker)) => self.bury(worker, out),
             (_, UnitEvent::Changed) => self.rescan(out),
             (Step::Adding(list), UnitEvent::Added(value)) => self.take_number(list, value, out),
@@ -281,9 +359,8 @@ impl Worker {
     /// Reads the next row that is not known to be settled.
     fn scan_from(&mut self, list: ListId, number: Option<u32>, has_claimed: bool, out: &mut Vec<UnitAction>) {
         for index in usize::from(list.0)..self.lists.len() {
-            let List { count, settled, .. } = self.lists[index];
-            let next = if index == usize::from(list.0) { number.unwrap_or(settled) } else { settled };
-            if next < count {
+            let from = if index == usize::from(list.0) { number.unwrap_or(0) } else { 0 };
+            if let Some(next) = self.lists[index].unsettled_from(from) {
                 let unit = UnitRef { list: ListId(index as u16), number: next };
                 return self.read(unit, Step::Scanning(unit, has_claimed), out);
             }
@@ -311,9 +388,8 @@ impl Worker {
             }
             UnitState::Claimed(_) | UnitState::Done(_) | UnitState::Failed => {}
         }
-        let list = &mut self.lists[usize::from(unit.list.0)];
-        if row.is_settled() && list.settled == unit.number {
-            list.settled += 1;
+        if row.is_settled() {
+            self.lists[usize::from(unit.list.0)].settle(unit.number);
         }
         self.scan_from(unit.list, Some(unit.number + 1), has_claimed || !row.is_settled(), out);
     }
