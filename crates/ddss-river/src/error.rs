@@ -96,6 +96,69 @@ pub enum QueueError {
         /// Messages since the last report.
         messages: u64,
     },
+    /// There is no unit queue of this name.
+    #[error("there is no unit queue {queue}: create it")]
+    UnknownUnits {
+        /// Name of the queue.
+        queue: String,
+    },
+    /// A unit is above the limit of the queue. None was added.
+    #[error("a unit of {bytes} bytes is above unit_bytes_max of queue {queue}, which is {max}")]
+    UnitTooLong {
+        /// Name of the queue.
+        queue: String,
+        /// Bytes of the unit.
+        bytes: usize,
+        /// Bytes at most.
+        max: usize,
+    },
+    /// A result is above the limit of the queue. The unit goes on.
+    #[error("a result of {bytes} bytes is above result_bytes_max of queue {queue}, which is {max}")]
+    ResultTooLong {
+        /// Name of the queue.
+        queue: String,
+        /// Bytes of the result.
+        bytes: usize,
+        /// Bytes at most.
+        max: usize,
+    },
+    /// There is no room for the units. None was added.
+    #[error("queue {queue} has {count} units, and is for {capacity}: use another queue, or release this one")]
+    Full {
+        /// Name of the queue.
+        queue: String,
+        /// Units at most.
+        capacity: u64,
+        /// Units of the queue.
+        count: u32,
+    },
+    /// Another worker has the unit: this process was stopped, or cut off from the queue, for longer than its lease. Nothing has
+    /// changed.
+    #[error("unit {unit} of queue {queue} was given to another worker: this one was stopped, or cut off, for too long")]
+    UnitFenced {
+        /// Name of the queue.
+        queue: String,
+        /// Number of the unit.
+        unit: u32,
+    },
+    /// The unit was ended before.
+    #[error("unit {unit} of queue {queue} has ended: claim another one")]
+    UnitEnded {
+        /// Name of the queue.
+        queue: String,
+        /// Number of the unit.
+        unit: u32,
+    },
+    /// A row of a unit queue is of another release, or damaged.
+    #[error(
+        "row {row} of unit queue {queue} is of another release: use one release in all its processes, or release it"
+    )]
+    Row {
+        /// Name of the queue.
+        queue: String,
+        /// Row.
+        row: u64,
+    },
     /// The service thread has ended.
     #[error("the service thread of queue {queue} has ended: see the message of its panic")]
     Stopped {

@@ -25,8 +25,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The engine is `ddss-river-core`, the members are those of `ddss-group`. This crate joins them: `state` is what callers and the
-//! service thread share, `link` the service thread, `queue` the calls.
+//! A [`UnitQueue`] lists work units in a table of the cluster. Workers claim them; the list survives each process.
+//!
+//! The engines are in `ddss-river-core`, the members are those of `ddss-group`. This crate joins them: `state` is what callers and
+//! the service thread share, `link` the service thread, `queue` the calls of a queue, `units` those of a unit queue.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -36,10 +38,12 @@ mod error;
 mod link;
 mod queue;
 mod state;
+mod units;
 
 pub use ddss_river_core::Guarantee;
 pub use error::QueueError;
 pub use queue::{Consumer, Message, Producer, Queue, QueueOptions};
+pub use units::{Unit, UnitInfo, UnitOptions, UnitQueue, UnitStatus};
 
 /// Calls that are futures, for any executor: [`Producer::aio`] and [`Consumer::aio`].
 pub mod aio {
