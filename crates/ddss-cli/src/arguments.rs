@@ -2,12 +2,14 @@
 
 pub(crate) mod dsm;
 pub(crate) mod map;
+pub(crate) mod river;
 pub(crate) mod values;
 
 pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions};
 
 use crate::arguments::dsm::{DsmCommand, DsmRankOptions};
 use crate::arguments::map::MapCommand;
+use crate::arguments::river::RiverCommand;
 use crate::arguments::values::{model, node, octal, placement, size};
 use crate::demo::{DemoClientOptions, DemoOptions};
 use crate::examples;
@@ -137,6 +139,9 @@ pub(crate) enum Command {
     Dsm(DsmCommand),
     #[command(hide = true)]
     DsmRank(DsmRankOptions),
+    /// Queues and lists of work that processes on several nodes share
+    #[command(subcommand, after_help = examples::RIVER)]
+    River(RiverCommand),
     /// Create a cluster, add nodes and remove them
     #[command(subcommand, after_help = examples::CLUSTER)]
     Cluster(ClusterCommand),

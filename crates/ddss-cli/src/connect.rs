@@ -8,11 +8,16 @@ use std::time::Instant;
 
 /// Connects to the daemon in the directory that the arguments name.
 pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
+    connect_with_channels(place, 1)
+}
+
+/// Connects for so many threads.
+pub(crate) fn connect_with_channels(place: &DaemonOptions, channels: usize) -> Result<Client, CommandError> {
     let options = match &place.dir {
         Some(folder) => ConnectOptions::new().directory(folder),
         None => ConnectOptions::new(),
     };
-    Ok(Client::connect_with(options.channels(1))?)
+    Ok(Client::connect_with(options.channels(channels))?)
 }
 
 /// Opens the segment that the arguments name.

@@ -56,11 +56,27 @@ pub(crate) enum CommandError {
     Unconfirmed,
     #[error("some checks failed: follow the advice above")]
     ChecksFailed,
+    #[error(transparent)]
+    River(ddss_river::QueueError),
+    #[error("interrupted: the claimed units are given back")]
+    Returned {
+        /// Number of the signal.
+        signal: u8,
+    },
     #[error("interrupted: all ranks have ended")]
     Interrupted {
         /// Number of the signal.
         signal: u8,
     },
+}
+
+impl From<ddss_river::QueueError> for CommandError {
+    fn from(error: ddss_river::QueueError) -> Self {
+        match error {
+            ddss_river::QueueError::Client(error) => Self::Client(error),
+            other => Self::River(other),
+        }
+    }
 }
 
 impl CommandError {
@@ -85,9 +101,9 @@ impl CommandError {
         match self {
             Self::StatusRead(ddss_admin::StatusReadError::NotFound { .. }) => 4,
             Self::DaemonEnded(_) => 4,
-            Self::NoJsonOutput | Self::InvalidSize(_) => 2,
+            Self::NoJsonOutput | Self::InvalidSize(_) | Self::River(ddss_river::QueueError::Config(_)) => 2,
             // As a shell reports a program that the signal ended.
-            Self::Interrupted { signal } => 128 + signal,
+            Self::Interrupted { signal } | Self::Returned { signal } => 128 + signal,
             Self::Client(error) => match error.kind() {
                 ErrorKind::NoDaemon => 4,
                 _ if error.is_indeterminate() => 3,

@@ -277,3 +277,45 @@ pub(crate) const DSM_RM: &str = "\
 Examples:
   ddss dsm rm heat           after all of its ranks have ended
   ddss dsm rm heat --force   its ranks go on without a name";
+
+pub(crate) const RIVER: &str = "\
+Examples:
+  ddss river units add thumbnails *.png
+  ddss river units work thumbnails -- convert {} -resize 200 {}.thumb";
+
+pub(crate) const RIVER_UNITS: &str = "\
+Examples:
+  ddss river units add thumbnails *.png
+  ddss river units work thumbnails -j 4 -- convert {} -resize 200 {}.thumb
+  ddss river units ls thumbnails --state failed
+  ddss river units retry thumbnails";
+
+pub(crate) const RIVER_UNITS_ADD: &str = "\
+Examples:
+  ddss river units add thumbnails one.png two.png
+  find . -name '*.png' | ddss river units add thumbnails   a line a unit
+  ddss river units add thumbnails --copies 2 < list        survives each node
+
+All units are added, or none. `ddss release river/NAME/units` ends the list.";
+
+pub(crate) const RIVER_UNITS_WORK: &str = "\
+Examples:
+  ddss river units work thumbnails -- convert {} -resize 200 {}.thumb
+  ddss river units work thumbnails -j 4 -- ./resize   reads the unit from stdin
+  ddss river units work thumbnails --json -- ./resize {} | jq .outcome
+
+Start it as often as you like, on any node: it ends when every unit is done or
+failed. A unit fails when its program ends with another code than 0 three
+times; a killed worker counts, too. Ctrl-C ends the programs, and gives their
+units back. DDSS_UNIT and DDSS_UNIT_ATTEMPT have the number of the unit and of
+the attempt.";
+
+pub(crate) const RIVER_UNITS_LS: &str = "\
+Examples:
+  ddss river units ls thumbnails
+  ddss river units ls thumbnails --state failed
+  ddss river units ls thumbnails --json | jq -r '.[].content'";
+
+pub(crate) const RIVER_UNITS_RETRY: &str = "\
+Examples:
+  ddss river units retry thumbnails";

@@ -113,6 +113,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Streams => commands::programs::streams::list(json),
         Command::Dsm(command) => commands::programs::dsm::run(command, json),
         Command::DsmRank(options) => commands::programs::dsm::become_rank(options),
+        Command::River(command) => commands::programs::river::run(command, json),
         Command::StreamPump(options) => commands::programs::streams::pump(options),
         Command::Trace(options) => commands::trace::run(options, json),
         Command::Status(place) => commands::status::run(place, json),

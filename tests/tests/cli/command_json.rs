@@ -40,12 +40,13 @@ impl Held {
     /// Runs and validates a command as [`of`](Self::of) does, but expects this exit code.
     fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
         let schema = match words {
-            [group @ ("cluster" | "dsm" | "map"), part, ..] => format!("{group}-{part}"),
+            ["river", "units", part, ..] => format!("river-units-{part}"),
+            [group @ ("cluster" | "dsm" | "map" | "river"), part, ..] => format!("{group}-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
             ["demo", "streams", ..] => "demo-streams".to_owned(),
             _ => words[0].to_owned(),
         };
-        let said = run_ddss(folder, &[words, &["--json"]].concat(), "").unwrap();
+        let said = run_ddss(folder, &[&["--json"], words].concat(), "").unwrap();
         assert_eq!(said.code, code, "{words:?}: {}", said.err);
         self.complaints(&said.err);
         let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas").join(&schema).with_extension("json");
@@ -55,7 +56,11 @@ impl Held {
             let complaints = schema_complaints(&file, line);
             assert!(complaints.is_empty(), "{words:?}:\n{}", complaints.join("\n"));
         }
-        let command = if ["cluster", "dsm", "map"].contains(&words[0]) { &words[..2] } else { &words[..1] };
+        let command = match words {
+            ["river", "units", ..] => &words[..3],
+            ["cluster" | "dsm" | "map" | "river", ..] => &words[..2],
+            _ => &words[..1],
+        };
         self.commands.borrow_mut().insert(command.iter().map(|word| (*word).to_owned()).collect());
         self.lines.borrow_mut().extend(lines.iter().map(|line| (schema.clone(), line.clone())));
         self.schemas.borrow_mut().insert(schema);
@@ -131,6 +136,11 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["allocate", "dsm/heat", "640", "--row", "128"]);
     of(&["dsm", "ls"]);
     of(&["dsm", "rm", "heat"]);
+    assert_eq!(of(&["river", "units", "add", "u", "one", "two"])[0]["count"], 2);
+    assert_eq!(of(&["river", "units", "work", "u", "--", "true"])[1]["outcome"], "done");
+    assert_eq!(of(&["river", "units", "ls", "u"])[0][1]["content"], "two");
+    of(&["river", "units", "retry", "u"]);
+    of(&["release", "river/u/units"]);
     of(&["chmod", "644", "b"]);
     of(&["export", "b", file]);
     of(&["import", "c", file]);

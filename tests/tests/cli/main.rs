@@ -7,6 +7,7 @@ mod demo;
 mod dsm;
 mod live_views;
 mod offline;
+mod river;
 mod second_reader;
 mod segment_commands;
 mod terminal;

@@ -45,6 +45,9 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "doctor",
         "streams",
         "dsm ls",
+        "river units add u NAME",
+        "river units ls u",
+        "river units work u true",
         "cluster status",
         "cluster token",
         "chmod 600 NAME",
@@ -60,6 +63,8 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "top --help",
         "cluster --help",
         "map --help",
+        "river --help",
+        "river units --help",
         "allocate --help",
         "completions --help",
     ];

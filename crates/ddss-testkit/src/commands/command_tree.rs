@@ -53,7 +53,10 @@ fn read(completions: &str) -> BTreeMap<Vec<String>, Flags> {
             found.entry(path).or_default();
         }
     }
-    found.retain(|path, _| !path.is_empty() && !groups.contains(path) && !path.iter().any(|word| word == "help"));
+    found.retain(|path, _| !path.is_empty() && !path.iter().any(|word| word == "help"));
+    // The third level: the completions have its commands, but not their flags.
+    groups.extend(found.keys().filter(|path| path.len() > 2).map(|path| path[..2].to_vec()));
+    found.retain(|path, _| !groups.contains(path));
     found
 }
 
@@ -71,6 +74,10 @@ mod tests {
         assert!(of("cluster join").valued.contains("state-dir") && of("locks").bare.contains("break"));
         assert!(of("release").bare.contains("yes") && !of("release").valued.contains("yes"));
         assert!(found.len() > 25 && !found.contains_key(&words("cluster")), "{found:?}");
+        assert!(
+            found.contains_key(&words("river units ls")) && !found.contains_key(&words("river units")),
+            "{found:?}"
+        );
         // Commands that only programs start are hidden.
         assert!(!found.contains_key(&words("demo-node")) && !found.contains_key(&words("man")), "{found:?}");
     }

@@ -1,4 +1,5 @@
-//! The commands that start programs of others, and show what runs: `run` and `streams`, `dsm`.
+//! The commands that start programs of others, and show what runs: `run` and `streams`, `dsm`, `river`.
 
 pub(crate) mod dsm;
+pub(crate) mod river;
 pub(crate) mod streams;

@@ -1,0 +1,9 @@
+//! The commands `river`: queues and lists of work.
+
+mod content;
+mod program;
+mod river_command;
+mod units;
+mod work;
+
+pub(crate) use river_command::run;

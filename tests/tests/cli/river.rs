@@ -1,0 +1,131 @@
+//! `ddss river` with real programs, which are killed, interrupted and fail.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss_testkit::{CommandOutput, Daemon, Process, binary, run_ddss};
+use serde_json::Value;
+
+/// Time limit on a machine that runs other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn said(daemon: &Daemon, words: &[&str]) -> CommandOutput {
+    run_ddss(daemon.folder(), words, "").unwrap()
+}
+
+fn done(daemon: &Daemon, words: &[&str]) -> String {
+    let said = said(daemon, words);
+    assert_eq!(said.code, 0, "{words:?}: {said:?}");
+    said.out
+}
+
+/// The units of the list `u`, as JSON.
+fn units(daemon: &Daemon) -> Vec<Value> {
+    serde_json::from_str(&done(daemon, &["river", "units", "ls", "u", "--json"])).unwrap()
+}
+
+/// Starts a worker with a script for `sh`, which has the unit in `$1` and the folder for files in `$2`.
+fn worker(daemon: &Daemon, name: &str, script: &str) -> Process {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["river", "units", "work", "u", "--", "sh", "-c", script, "sh", "{}"]).arg(daemon.folder());
+    command.env("DDSS_DIR", daemon.folder());
+    Process::start(command, daemon.folder(), name).unwrap()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn file(daemon: &Daemon, name: &str) -> PathBuf {
+    daemon.folder().join(name)
+}
+
+fn pid_in(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n')).map(|text| text.trim().to_owned())
+}
+
+// If this failed, nobody could spread work over processes from a shell, or would learn which units failed.
+#[test]
+fn program_runs_for_each_unit_and_failures_are_listed_and_retried() {
+    let daemon = Daemon::start(1).unwrap();
+    let said_add = run_ddss(daemon.folder(), &["river", "units", "add", "u"], "one\ntwo\n\nbad {}\n").unwrap();
+    assert_eq!((said_add.code, said_add.out.as_str()), (0, "u: 3 units added, the first is unit 0\n"), "{said_add:?}");
+    let script =
+        "test -e \"$2/good\" || test \"$1\" = \"${1#bad}\" || exit 7; echo \"$1 $DDSS_UNIT $DDSS_UNIT_ATTEMPT\"";
+    let folder = daemon.folder().to_str().unwrap();
+    let work = ["river", "units", "work", "u", "-j", "2", "--", "sh", "-c", script, "sh", "{}", folder];
+    let ended = said(&daemon, &work);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.out.contains("one 0 1\n") && ended.out.contains("two 1 1\n"), "{ended:?}");
+    assert!(ended.out.contains("u: 2 units done here\n"), "{ended:?}");
+    assert_eq!(
+        ended.err.matches("unit 2 (bad {}): failed: its program ended with exit code 7").count(),
+        3,
+        "{ended:?}"
+    );
+    assert!(ended.err.contains("1 units of u have failed"), "{ended:?}");
+    let listed = done(&daemon, &["river", "units", "ls", "u", "--state", "failed"]);
+    assert!(listed.contains("bad {}") && listed.contains("exit code 7") && !listed.contains("one"), "{listed}");
+
+    assert_eq!(done(&daemon, &["river", "units", "retry", "u"]), "u: 1 units are open again\n");
+    std::fs::write(file(&daemon, "good"), b"").unwrap();
+    assert!(done(&daemon, &work).contains("bad {} 2 4\n"));
+    assert!(units(&daemon).iter().all(|unit| unit["state"] == "done"));
+    // Without a placeholder the unit is on standard input.
+    done(&daemon, &["river", "units", "add", "u", "three"]);
+    assert!(done(&daemon, &["river", "units", "work", "u", "cat"]).contains("three"));
+
+    for (words, error) in [
+        (&["river", "units", "ls", "none"][..], "there is no list none: `ddss river units add` creates it"),
+        (&["river", "units", "work", "u", "no-such-program"], "cannot run no-such-program"),
+        (&["river", "units", "add", "u", "x", "--lease", "3"], "queue u has lease in ms 10000"),
+    ] {
+        let refused = said(&daemon, words);
+        assert!(refused.code == 1 && refused.err.contains(error), "{refused:?}");
+    }
+}
+
+// If this failed, an interrupted worker would leave programs that run for nobody, or units that wait for their lease.
+#[test]
+fn interrupted_worker_ends_its_program_and_gives_the_unit_back() {
+    let daemon = Daemon::start(1).unwrap();
+    done(&daemon, &["river", "units", "add", "u", "one", "--lease", "600"]);
+    for round in 0..4 {
+        let (started, mut first) = (
+            file(&daemon, &format!("pid{round}")),
+            worker(&daemon, &format!("worker{round}"), &format!("echo $$ > \"$2/pid{round}\"; sleep 1000")),
+        );
+        until("the program starts", || pid_in(&started).is_some());
+        assert_eq!(units(&daemon)[0]["state"], "claimed");
+        first.terminate().unwrap();
+        assert_eq!(first.wait(PATIENCE).unwrap().unwrap().code(), Some(143), "{}", first.stderr());
+        assert!(first.stderr().contains("interrupted: the claimed units are given back"), "{}", first.stderr());
+        assert!(!Path::new("/proc").join(pid_in(&started).unwrap()).exists(), "the program runs on");
+        let unit = &units(&daemon)[0];
+        assert_eq!((&unit["state"], &unit["strikes"]), (&"open".into(), &0.into()), "{unit}");
+    }
+    assert!(done(&daemon, &["river", "units", "work", "u", "true"]).contains("u: 1 units done here"));
+}
+
+// If this failed, the unit of a killed worker would be lost, or its program would work on beside the next one.
+#[test]
+fn unit_of_a_killed_worker_is_done_by_another_one() {
+    let daemon = Daemon::start(1).unwrap();
+    done(&daemon, &["river", "units", "add", "u", "one", "--lease", "2"]);
+    let mut first = worker(&daemon, "first", "echo $$ > \"$2/pid\"; exec sleep 1000");
+    until("the program starts", || pid_in(&file(&daemon, "pid")).is_some());
+    first.kill().unwrap();
+    let process = Path::new("/proc").join(pid_in(&file(&daemon, "pid")).unwrap());
+    until("the program ends with its worker", || {
+        std::fs::read_to_string(process.join("stat")).map_or(true, |stat| stat.contains(") Z "))
+    });
+    assert!(done(&daemon, &["river", "units", "work", "u", "true"]).contains("u: 1 units done here"));
+    let unit = &units(&daemon)[0];
+    assert_eq!((&unit["state"], &unit["attempts"], &unit["strikes"]), (&"done".into(), &2.into(), &1.into()), "{unit}");
+}
