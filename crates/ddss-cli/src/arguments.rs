@@ -5,12 +5,12 @@ pub(crate) mod map;
 pub(crate) mod river;
 pub(crate) mod values;
 
-pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions};
+pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions, model};
 
 use crate::arguments::dsm::{DsmCommand, DsmRankOptions};
 use crate::arguments::map::MapCommand;
 use crate::arguments::river::RiverCommand;
-use crate::arguments::values::{model, node, octal, placement, size};
+use crate::arguments::values::{node, octal, placement, size};
 use crate::demo::{DemoClientOptions, DemoOptions};
 use crate::examples;
 use crate::node_process::DemoNodeOptions;

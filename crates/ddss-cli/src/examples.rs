@@ -65,14 +65,15 @@ Examples:
 
 pub(crate) const EXPORT: &str = "\
 Examples:
-  ddss export scores scores.bin
+  ddss export scores scores.bin   and scores.bin.segment.json: kind, model, owner ..
 
 A segment of more than 1 MiB is read in parts. If a client puts meanwhile, the
 file holds parts of several versions: the command reports it and exits with 1.";
 
 pub(crate) const IMPORT: &str = "\
 Examples:
-  ddss import scores scores.bin   allocated if it does not exist
+  ddss import scores scores.bin   allocated if it does not exist: as it was
+                                  exported, or plain without a .segment.json
 
 The command holds the segment's lock until the last byte is written.";
 

@@ -3,8 +3,8 @@
 
 use std::process::{Command, Output};
 
-use ddss::{Client, ConnectOptions};
-use ddss_testkit::{Daemon, binary};
+use ddss::{Client, ConnectOptions, Spec};
+use ddss_testkit::{Daemon, binary, run_ddss};
 use serde_json::{Value, json};
 
 fn run(daemon: &Daemon, words: &[&str]) -> (i32, String, String) {
@@ -153,4 +153,61 @@ fn doctor_reports_each_problem_with_a_remedy() {
     assert!(out.lines().any(|line| line.contains(memory.to_str().unwrap())), "{out}");
     let words = run(&daemon, &["completions", "bash"]).1;
     assert!(words.contains("hexdump") && words.contains("doctor"));
+}
+
+// If this failed, a map or table would come back as plain bytes from a change of the number of progress threads.
+#[test]
+fn exported_segment_is_imported_with_its_kind_and_properties() {
+    let (old, new) = (Daemon::start(1).unwrap(), Daemon::start(1).unwrap());
+    let path = |name: &str| old.folder().join(name).to_str().unwrap().to_owned();
+    let names: [&[&str]; 4] = [
+        &["plain", "4096", "--history", "3"],
+        &["stale", "512", "--model", "delta=2"],
+        &["rows", "640", "--row", "64"],
+        &["filed", "128", "--storage", "file"],
+    ];
+    for words in names {
+        out(&old, &[&["allocate"], words].concat());
+        let put = run_ddss(old.folder(), &["put", words[0], "-"], words[0]).unwrap();
+        assert_eq!(put.code, 0, "{put:?}");
+    }
+    out(&old, &["chmod", "640", "rows"]);
+    let client = Client::connect_with(ConnectOptions::new().directory(old.folder())).unwrap();
+    let map: ddss::Map<str, [u64; 2]> = client.map("users").open_or_allocate(Spec::new(100).entry_len(16, 16)).unwrap();
+    (0..100).for_each(|key| drop(map.put(&format!("key-{key}"), &[key, key * key]).unwrap()));
+
+    let properties = |daemon: &Daemon, name: &str| {
+        let mut found = json_of(daemon, &["stat", name]);
+        let found = found.as_object_mut().unwrap();
+        for volatile in ["id", "version", "timestamp_us", "lock", "nodes_reading", "home"] {
+            found.remove(volatile);
+        }
+        serde_json::to_string(found).unwrap()
+    };
+    for name in ["plain", "stale", "rows", "filed", "users"] {
+        out(&old, &["export", name, &path(name)]);
+        out(&new, &["import", name, &path(name)]);
+        assert_eq!(properties(&old, name), properties(&new, name));
+    }
+    let client = Client::connect_with(ConnectOptions::new().directory(new.folder())).unwrap();
+    let map: ddss::Map<str, [u64; 2]> = client.map("users").open().unwrap();
+    (0..100).for_each(|key| assert_eq!(map.get(&format!("key-{key}")).unwrap().unwrap().value, [key, key * key]));
+    assert_eq!(map.len().unwrap(), 100);
+
+    // Rows in the place of others would be garbage.
+    out(&new, &["allocate", "other", "640", "--row", "128"]);
+    std::fs::write(path("short"), "short").unwrap();
+    std::fs::copy(path("rows.segment.json"), path("short.segment.json")).unwrap();
+    std::fs::write(path("odd"), "odd").unwrap();
+    std::fs::write(path("odd.segment.json"), "{}").unwrap();
+    for (words, part) in [
+        (["import", "other", &path("rows")], "5 rows of 128 bytes, and the file holds 10 rows of 64 bytes"),
+        (["import", "plain", &path("rows")], "a plain segment of 4096 bytes"),
+        (["import", "short", &path("short")], "describes 640"),
+        (["import", "odd", &path("odd")], "does not describe a segment"),
+    ] {
+        let (code, _, why) = run(&new, &words);
+        assert!(code == 1 && why.contains(part), "{words:?}: {code} {why}");
+    }
+    assert_eq!(run(&new, &["stat", "short"]).0, 1, "a refused import leaves a segment");
 }

@@ -5,7 +5,10 @@ use crate::commands::cluster;
 use crate::error::CommandError;
 use crate::node_process::NodeProcess;
 use ddss::{Client, ConnectOptions, NodeId, Placement, Segment, Spec, Strategy};
+use ddss_admin::storage::{FOUND_FILE_NAME, default_state_folder};
 use ddss_admin::{ClusterKey, CoreChoice};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -51,6 +54,11 @@ impl BenchSetup {
         std::fs::create_dir_all(&own).map_err(CommandError::file("create the folder", &own))?;
         let key_file = own.join("key");
         ClusterKey::generate()?.write(&key_file)?;
+        // The first node begins the cluster.
+        let state = default_state_folder(Some(&setup.folder));
+        let permission = state.join(FOUND_FILE_NAME);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
+        made.and_then(|()| std::fs::write(&permission, "")).map_err(CommandError::file("write", &permission))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for number in 1..=2usize {
             // With three cores each node has its own; with two, node 2 shares the core of the client.

@@ -1,21 +1,16 @@
-//! The commands that move bytes: get, put, hexdump, export, import, watch, and release.
+//! The commands that move bytes: get, put, hexdump, watch, and release.
 
 use super::segment_query::find_segments;
-use crate::arguments::{FileOptions, GetOptions, PutOptions, RangeOptions, ReleaseOptions, WatchOptions};
+use crate::arguments::{GetOptions, PutOptions, RangeOptions, ReleaseOptions, WatchOptions};
 use crate::confirm::confirm;
 use crate::connect::{connect, open};
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::glob::Glob;
 use crate::output::table::format_timestamp;
 use crate::output::terminal_text::{is_printable_text, print_note, print_warning, write_line};
-use ddss::{LockOptions, Segment, Spec, Stamp, Table};
+use ddss::{Segment, Stamp, Table};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
-use std::time::Duration;
-
-/// Maximum time to import a file: the longest lease of a lock.
-const IMPORT_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) fn stamp_json(stamp: Stamp) -> Value {
     json!({ "version": stamp.version.0, "timestamp_us": stamp.timestamp.micros() })
@@ -136,23 +131,23 @@ fn dump_line(offset: u64, bytes: &[u8]) -> String {
 }
 
 /// The parts of a segment that one call can move: rows of a table, or as much as a transfer takes.
-struct Pieces {
+pub(crate) struct Pieces {
     row_bytes: Option<u64>,
 }
 
 impl Pieces {
-    fn of(segment: &Segment) -> Self {
+    pub(crate) fn of(segment: &Segment) -> Self {
         Self { row_bytes: Table::new(segment.clone()).ok().map(|table| table.row_len()) }
     }
 
     /// Returns the end of the piece at `at`, at most `end`.
-    fn end(&self, at: u64, end: u64) -> u64 {
+    pub(crate) fn end(&self, at: u64, end: u64) -> u64 {
         let piece = self.row_bytes.map_or(Segment::TRANSFER_BYTES_MAX as u64, |row| row - at % row);
         end.min(at + piece)
     }
 
     /// Returns true if all pieces of a reading should have one version. Each row of a table has its own.
-    fn share_version(&self) -> bool {
+    pub(crate) fn share_version(&self) -> bool {
         self.row_bytes.is_none()
     }
 }
@@ -198,17 +193,17 @@ pub(crate) fn hexdump(options: &RangeOptions, json: bool) -> Result<(), CommandE
 }
 
 /// A progress bar on a terminal; silent elsewhere.
-struct Progress {
+pub(crate) struct Progress {
     total: u64,
     shown: bool,
 }
 
 impl Progress {
-    fn new(total: u64) -> Self {
+    pub(crate) fn new(total: u64) -> Self {
         Self { total, shown: total > 8 << 20 && std::io::stderr().is_terminal() }
     }
 
-    fn at(&self, done: u64) {
+    pub(crate) fn at(&self, done: u64) {
         if self.shown {
             let percent = done * 100 / self.total.max(1);
             let bars = "#".repeat(percent as usize / 4);
@@ -225,83 +220,6 @@ impl Drop for Progress {
             print_note("");
         }
     }
-}
-
-pub(crate) fn export(options: &FileOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&options.named)?;
-    let mut file = File::create(&options.file).map_err(CommandError::file("create", &options.file))?;
-    let progress = Progress::new(segment.len());
-    let (mut at, mut stamps, pieces) = (0, Vec::new(), Pieces::of(&segment));
-    while at < segment.len() {
-        let value = segment.get(at..pieces.end(at, segment.len()))?;
-        file.write_all(&value).map_err(CommandError::file("write", &options.file))?;
-        at += value.len() as u64;
-        stamps.push(value.stamp);
-        progress.at(at);
-    }
-    file.sync_all().map_err(CommandError::file("write", &options.file))?;
-    drop(progress);
-    let whole = stamps.windows(2).all(|pair| pair[0].version == pair[1].version);
-    let version = stamps.last().map_or(0, |stamp| stamp.version.0);
-    if json {
-        println!("{}", json!({ "bytes": at, "version": version, "one_version": whole }));
-    } else {
-        println!("{at} bytes to {}, version {version}", options.file.display());
-    }
-    if whole || !pieces.share_version() { Ok(()) } else { Err(CommandError::MixedVersions) }
-}
-
-pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandError> {
-    // Only a regular file is opened: opening a named pipe would block until a writer comes.
-    let found = std::fs::metadata(&options.file).map_err(CommandError::file("open", &options.file))?;
-    if !found.is_file() {
-        let path = options.file.display();
-        let way = "use `ddss put NAME -` for a pipe";
-        return Err(CommandError::Refused(format!(
-            "cannot import {path}, it is not a regular file of known size: {way}"
-        )));
-    }
-    let mut file = File::open(&options.file).map_err(CommandError::file("open", &options.file))?;
-    let bytes = file.metadata().map_err(CommandError::file("inspect", &options.file))?.len();
-    let client = connect(&options.named.place)?;
-    let segment = match client.segment(&options.named.name).open() {
-        Err(error) if error.kind() == ddss::ErrorKind::NotFound => {
-            client.segment(&options.named.name).allocate(Spec::new(bytes))?
-        }
-        found => found?,
-    };
-    if bytes > segment.len() {
-        return Err(CommandError::InvalidInput(format!(
-            "{} has {bytes} bytes, but {} only {}: release the segment, so that import allocates a larger one",
-            options.file.display(),
-            segment.name(),
-            segment.len()
-        )));
-    }
-    let progress = Progress::new(bytes);
-    // Without the lock, other readers would see the old end behind the new beginning.
-    // The lock ends with this process, so a crash does not block others for this long lease.
-    let lock = segment.lock_with(LockOptions::new().lease(IMPORT_MAX))?;
-    let (mut at, mut version, pieces) = (0, lock.version(), Pieces::of(&segment));
-    let mut buffer = vec![0; Segment::TRANSFER_BYTES_MAX];
-    while at < bytes {
-        let room = (pieces.end(at, bytes) - at) as usize;
-        let length = file.read(&mut buffer[..room]).map_err(CommandError::file("read", &options.file))?;
-        if length == 0 {
-            break;
-        }
-        version = lock.put(at, &buffer[..length])?.version;
-        at += length as u64;
-        progress.at(at);
-    }
-    drop(progress);
-    lock.unlock()?;
-    if json {
-        println!("{}", json!({ "bytes": at, "version": version.0 }));
-    } else {
-        println!("{at} bytes into {}, now {version}", segment.name());
-    }
-    Ok(())
 }
 
 pub(crate) fn watch(options: &WatchOptions, json: bool) -> Result<(), CommandError> {

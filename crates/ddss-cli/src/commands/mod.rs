@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod counters;
 pub(crate) mod data;
 pub(crate) mod doctor;
+pub(crate) mod files;
 pub(crate) mod locks;
 pub(crate) mod map;
 pub(crate) mod offline;
