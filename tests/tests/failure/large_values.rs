@@ -172,7 +172,13 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
         drop(put);
         // The client continues, with the channel that the put used.
         assert_eq!(ddss_testkit::block_on(writer.stat()).unwrap().len, BYTES as u64);
-        assert_eq!(seed_of(&segment, [0, round]), 0, "a put was committed that lacks parts");
+        // A busy machine may answer all parts between two polls: then the last poll has asked for the commit.
+        let is_whole = sent.load(Ordering::Relaxed) == BYTES as u64 >> 20;
+        let found = seed_of(&segment, [0, round]);
+        assert!(found == 0 || is_whole, "a put was committed that lacks parts");
+        if is_whole {
+            segment.put(0, &pattern(0, BYTES)).unwrap();
+        }
     }
     for writer in &writers {
         let ended = retry(|| match ddss_testkit::block_on(writer.put(0, &pattern(50, BYTES))) {
