@@ -16,6 +16,7 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 mod directory;
 mod driver;
 mod group;
+mod inspect;
 mod join;
 mod member;
 mod membership;
@@ -27,6 +28,7 @@ pub use ddss_auth::Context;
 pub use directory::{NOTE_BYTES, Note, RowError};
 pub use driver::{Driver, Happened};
 pub use group::{Group, GroupEvent, LostReason};
+pub use inspect::{GroupInfo, MemberInfo, inspect};
 pub use join::{JoinError, JoinOptions};
 pub use member::{Incarnation, MEMBERS_MAX, Member};
 pub use membership::{Change, GroupState, Membership};

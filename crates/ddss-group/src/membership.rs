@@ -60,6 +60,8 @@ struct Shared {
     evictions: Mutex<Vec<Eviction>>,
     has_evictions: AtomicBool,
     has_left: AtomicBool,
+    /// Note that the caller wants to publish.
+    note: Mutex<Option<Note>>,
     /// Wakes the thread before its next round is due.
     sleeping: Mutex<()>,
     wake: Condvar,
@@ -75,6 +77,7 @@ impl Shared {
             evictions: Mutex::new(Vec::new()),
             has_evictions: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
+            note: Mutex::new(None),
             sleeping: Mutex::new(()),
             wake: Condvar::new(),
             has_news: AtomicBool::new(false),
@@ -124,6 +127,11 @@ impl GroupState {
         let row = row_of(self.ours.member);
         let found = MemberRow::decode(&self.table.row(row).get()?, row)?;
         Ok(found.is_some_and(|found| found.run == self.ours.run))
+    }
+
+    /// Publishes another note of this process, soon: what processes that [inspect](crate::inspect) the group see.
+    pub fn publish(&self, note: Note) {
+        *self.shared.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
     }
 
     /// Raises the state, for all members. A state that is as high stays.
@@ -334,6 +342,7 @@ impl Watcher {
             if !keeps {
                 break;
             }
+            self.publish();
             let is_complete = self.seen.iter().filter(|run| **run != 0).count() + 1 == self.seen.len();
             pause = if is_complete { Membership::LOOK_LAST } else { (pause * 2).min(Membership::LOOK_LAST / 2) };
             self.shared.sleep(pause.saturating_sub(begun.elapsed()));
@@ -362,7 +371,7 @@ impl Watcher {
             // No daemon answers, or another process tries this lock at the moment: again in the next round.
             return !self.is_replaced();
         };
-        if row[..] != self.row.encode() {
+        if !self.is_ours(&row) {
             self.report(Change::Replaced);
             return false;
         }
@@ -373,11 +382,29 @@ impl Watcher {
     /// Reports, and returns true, if the own row names another process.
     fn is_replaced(&self) -> bool {
         let Ok(row) = self.table.row(row_of(self.ours.member)).get() else { return false };
-        let is_replaced = row[..] != self.row.encode();
+        let is_replaced = !self.is_ours(&row);
         if is_replaced {
             self.report(Change::Replaced);
         }
         is_replaced
+    }
+
+    /// Returns true if a row in the own place is of this process.
+    fn is_ours(&self, row: &[u8]) -> bool {
+        matches!(MemberRow::decode(row, row_of(self.ours.member)), Ok(Some(found)) if found.run == self.ours.run)
+    }
+
+    /// Writes the note of the caller into the own row.
+    fn publish(&mut self) {
+        let note = self.shared.note.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(note) = note.filter(|note| *note != self.row.note) else { return };
+        let row = self.table.row(row_of(self.ours.member));
+        let Ok(found) = row.get() else { return };
+        let new = MemberRow { note, ..self.row };
+        // Without success another note follows. A member that clears this place comes first.
+        if self.is_ours(&found) && row.put_if(found.version(), &new.encode()).is_ok() {
+            self.row = new;
+        }
     }
 
     /// Reports the processes that have come, and then the state. Returns false if there is no sense in going on.
@@ -482,8 +509,11 @@ impl Watcher {
         let Some(guard) = self.guard.take() else { return };
         let row = row_of(self.ours.member);
         let cleared = self.table.row(row).get().and_then(|found| {
-            let is_ours = found[..] == self.row.encode();
-            if is_ours { self.table.row(row).put_if(found.version(), &[0; ROW_BYTES]).map(|_| ()) } else { Ok(()) }
+            if self.is_ours(&found) {
+                self.table.row(row).put_if(found.version(), &[0; ROW_BYTES]).map(|_| ())
+            } else {
+                Ok(())
+            }
         });
         // Without a daemon the lock ends with the session, and an old row behind a free lock names nobody.
         let _ = cleared.and_then(|()| guard.unlock());

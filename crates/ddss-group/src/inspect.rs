@@ -1,0 +1,75 @@
+//! A group as its directory describes it, without a place in it.
+
+use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
+use crate::join::{JoinError, is_taken};
+use crate::member::{Incarnation, MEMBERS_MAX, Member};
+use ddss::{Client, ErrorKind, LockOptions, Table};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A group, as its directory describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct GroupInfo {
+    /// Places.
+    pub places: u16,
+    /// State, whose meaning is that of the group.
+    pub state: u8,
+    /// Settings that all members agree on.
+    pub settings: Note,
+    /// Members that live.
+    pub members: Vec<MemberInfo>,
+}
+
+/// A living member, as its row describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MemberInfo {
+    /// Place and process.
+    pub whom: Incarnation,
+    /// Process id on its node.
+    pub process: u32,
+    /// Address of its fabric.
+    pub address: SocketAddr,
+    /// Note that it published last.
+    pub note: Note,
+}
+
+/// Reads the directory of a group. `None` if there is none of this name.
+///
+/// # Errors
+/// The directory has another format, or the error of a call.
+pub fn inspect(client: &Client, name: &str) -> Result<Option<GroupInfo>, JoinError> {
+    let table = match client.table(name).open() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let wrong = RowError { row: 0 };
+    if table.row_len() != ROW_BYTES as u64 {
+        return Err(wrong.into());
+    }
+    let Some(group) = GroupRow::decode(&table.row(0).get()?)? else { return Ok(None) };
+    if group.members > MEMBERS_MAX || table.len() != rows_of(group.members) {
+        return Err(wrong.into());
+    }
+    let mut members = Vec::new();
+    for member in (0..group.members).map(Member) {
+        let at = row_of(member);
+        let Some(row) = MemberRow::decode(&table.row(at).get()?, at)? else { continue };
+        if is_held(&table, lock_row_of(member, group.members))? {
+            let MemberRow { run, process, address, note } = row;
+            members.push(MemberInfo { whom: Incarnation { member, run }, process, address, note });
+        }
+    }
+    Ok(Some(GroupInfo { places: group.members, state: group.state, settings: group.settings, members }))
+}
+
+/// Returns true if a process holds the lock. The lock is held for the moment of the question.
+fn is_held(table: &Table, row: u64) -> Result<bool, JoinError> {
+    let options = LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
+    match table.row(row).lock_with(options) {
+        Ok(_) => Ok(false),
+        Err(error) if is_taken(&error) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
