@@ -42,7 +42,7 @@ mod units;
 
 pub use ddss_river_core::Guarantee;
 pub use error::QueueError;
-pub use queue::{Consumer, Message, Producer, Queue, QueueOptions};
+pub use queue::{Consumer, Message, Producer, Queue, QueueInfo, QueueMember, QueueOptions, QueueStatus};
 pub use units::{Unit, UnitInfo, UnitOptions, UnitQueue, UnitStatus};
 
 /// Calls that are futures, for any executor: [`Producer::aio`] and [`Consumer::aio`].

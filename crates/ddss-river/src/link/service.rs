@@ -1,7 +1,7 @@
 //! Task of the service thread.
 
-use crate::state::{Failure, Post, Shared, SlotMemory};
-use ddss_group::{Context, Driver, Group, Happened, Member, Membership, RemoteWindow, SendError, Wake};
+use crate::state::{Failure, MemberLoad, Post, Shared, SlotMemory};
+use ddss_group::{Context, Driver, Group, GroupState, Happened, Member, Membership, RemoteWindow, SendError, Wake};
 use ddss_ipc::MemoryError;
 use ddss_river_core::Header;
 use ddss_river_core::codec::{Message, encode};
@@ -29,6 +29,7 @@ const WRITE: u64 = 0;
 pub(crate) struct ServiceConfig {
     pub(crate) shared: Arc<Shared>,
     pub(crate) wake: Arc<Wake>,
+    pub(crate) state: GroupState,
     pub(crate) membership: Membership,
     pub(crate) fabric: Box<dyn Fabric>,
     pub(crate) context: Context,
@@ -70,9 +71,14 @@ pub(crate) struct Service {
     happened: Vec<Happened>,
     /// Message in work.
     message: Vec<u8>,
+    state: GroupState,
+    /// Load that was published last, and when.
+    reported: (Duration, MemberLoad),
 }
 
 impl Service {
+    /// Time between two loads that this member publishes.
+    const REPORT_EVERY: Duration = Duration::from_millis(500);
     /// Longest wait for the members to notice that this process leaves.
     const LEAVE_MAX: Duration = Duration::from_millis(500);
     /// Bytes of a message between members: a header with its bytes, or some notices.
@@ -81,14 +87,37 @@ impl Service {
     const NOTICES_BYTES_MAX: usize = HEADER_BYTES + INLINE_BYTES_MAX;
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, io::Error> {
-        let ServiceConfig { shared, wake, membership, mut fabric, context, lease } = config;
+        let ServiceConfig { shared, wake, state, membership, mut fabric, context, lease } = config;
         let slots = shared.serve(|ends| ends.send_slots().clone());
         let send_region =
             fabric.register(slots.descriptor(), Trust::Sealed, 0, slots.bytes()).map_err(io::Error::other)?;
         let links = (0..membership.members()).map(|_| Link::default()).collect();
         let group = Group::new(membership, fabric.as_mut(), context, lease)?;
         let driver = Driver::new(fabric, group, wake.clone());
-        Ok(Self { shared, wake, driver, send_region, links, happened: Vec::new(), message: Vec::new() })
+        let reported = (Duration::ZERO, MemberLoad::default());
+        Ok(Self {
+            shared,
+            wake,
+            state,
+            driver,
+            send_region,
+            links,
+            happened: Vec::new(),
+            message: Vec::new(),
+            reported,
+        })
+    }
+
+    /// Publishes the load of this member, for those who watch the queue.
+    fn report(&mut self) {
+        let (now, (then, before)) = (self.driver.now(), &self.reported);
+        let time = now.saturating_sub(*then);
+        if time >= Self::REPORT_EVERY {
+            let held = self.shared.serve(|ends| ends.held());
+            let load = self.shared.counters.load(held, before, time);
+            self.state.publish(load.encode());
+            self.reported = (now, load);
+        }
     }
 
     fn link(&mut self, member: Member) -> &mut Link {
@@ -287,6 +316,7 @@ impl ProgressTask for Service {
         let worked = self.driver.poll(&mut happened);
         happened.drain(..).for_each(|happened| self.apply(happened));
         self.happened = happened;
+        self.report();
         worked + self.open_rings() + self.post()
     }
 

@@ -48,6 +48,7 @@ impl Consumer {
                 return Ok(None);
             };
             if crc32c::crc32c(&bytes) == taken.header.checksum {
+                self.session.shared.counters.count_taken();
                 return Ok(Some(Message::new(self.session.clone(), taken, bytes)));
             }
             // Its producer sends it to another consumer, or again.

@@ -34,7 +34,9 @@ impl Message {
     }
 
     fn finish(&mut self, is_acknowledged: bool) -> bool {
-        self.taken.take().is_some_and(|taken| self.session.shared.call(|ends| ends.finish(taken, is_acknowledged)))
+        let Some(taken) = self.taken.take() else { return false };
+        self.session.shared.counters.count_finished();
+        self.session.shared.call(|ends| ends.finish(taken, is_acknowledged))
     }
 }
 

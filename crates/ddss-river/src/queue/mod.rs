@@ -2,6 +2,7 @@
 
 mod block_on;
 mod consumer;
+mod inspect;
 mod message;
 mod options;
 mod producer;
@@ -9,6 +10,7 @@ mod queue;
 mod session;
 
 pub use consumer::{AsyncConsumer, Consumer};
+pub use inspect::{QueueInfo, QueueMember, QueueStatus};
 pub use message::Message;
 pub use options::QueueOptions;
 pub use producer::{AsyncProducer, Producer};

@@ -122,6 +122,21 @@ impl QueueOptions {
         note
     }
 
+    /// Returns options with these settings. `None` if they are of another release or of no queue.
+    pub(super) fn decode(note: &Note) -> Option<Self> {
+        let word = |index: usize| u32::from_le_bytes(std::array::from_fn(|byte| note[4 + 4 * index + byte]));
+        let guarantee = match word(2) {
+            0 => Guarantee::AtLeastOnce,
+            1 => Guarantee::AtMostOnce,
+            2 => Guarantee::FailStop,
+            _ => return None,
+        };
+        let options = Self::new().window(u16::try_from(word(0)).ok()?).message_bytes_max(word(1)).guarantee(guarantee);
+        let mut options = options.lease(Duration::from_millis(word(4).into()));
+        options.config.has_recall = word(3) != 0;
+        (options.encode() == *note && options.config.check().is_ok()).then_some(options)
+    }
+
     /// Returns the first setting that differs, the value of the queue, and that of this process.
     pub(super) fn difference(&self, theirs: &Note) -> (&'static str, u64, u64) {
         let value = |part: &[u8]| u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
@@ -145,5 +160,8 @@ mod tests {
         assert_eq!(QueueOptions::new().difference(&theirs), ("message_bytes_max", 99, 1 << 20));
         assert_eq!(QueueOptions::new().message_bytes_max(99).difference(&theirs), ("guarantee", 2, 0));
         assert_eq!(QueueOptions::new().send_slots(9).encode(), QueueOptions::new().encode());
+        // A process that joins by the settings of the queue has the same.
+        assert_eq!(QueueOptions::decode(&theirs).map(|options| options.encode()), Some(theirs));
+        assert!(QueueOptions::decode(&[0; NOTE_BYTES]).is_none());
     }
 }

@@ -57,7 +57,11 @@ impl Producer {
         let Some((slot, slots)) = reserved.await? else { return Err(self.session.closed()) };
         // Outside of the lock: nothing else uses a reserved slot.
         slots.write(slot, bytes);
-        if shared.call(|ends| ends.put(slot, length, checksum)) { Ok(()) } else { Err(self.session.closed()) }
+        if !shared.call(|ends| ends.put(slot, length, checksum)) {
+            return Err(self.session.closed());
+        }
+        shared.counters.count_put(bytes.len());
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::block_on::block_on;
 use super::consumer::Consumer;
+use super::inspect::{QueueInfo, inspect_queue};
 use super::options::QueueOptions;
 use super::producer::Producer;
 use super::session::Session;
@@ -79,6 +80,7 @@ impl Queue {
         let config = ServiceConfig {
             shared: shared.clone(),
             wake,
+            state: state.clone(),
             membership,
             fabric: Box::new(fabric),
             context: Context { name: *b"DDSS queue", release: RELEASE },
@@ -98,6 +100,15 @@ impl Queue {
             _thread: thread,
         };
         Ok(Self { session: Arc::new(session) })
+    }
+
+    /// Reads what the directory of a queue says of it and its members, without a place in it. `None` if there is no queue of
+    /// this name.
+    ///
+    /// # Errors
+    /// The directory has another format, or the error of a call.
+    pub fn inspect(client: &Client, name: &str) -> Result<Option<QueueInfo>, QueueError> {
+        inspect_queue(client, &format!("river/{name}"))
     }
 
     /// Returns a producer. All producers of a process share its send slots.

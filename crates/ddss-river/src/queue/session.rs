@@ -50,7 +50,7 @@ impl Session {
 
     /// Waits until all messages of this process are acknowledged. Fails if some failed or were dropped since the last report.
     pub(super) async fn flush(&self) -> Result<(), QueueError> {
-        let flushed = |ends: &mut Ends| ends.is_flushed().then(|| ends.take_unprocessed());
+        let flushed = |ends: &mut Ends| (ends.held() == 0).then(|| ends.take_unprocessed());
         match self.wait("messages were not acknowledged", flushed).await? {
             0 => Ok(()),
             messages => Err(QueueError::Unprocessed { queue: self.queue.clone(), messages }),

@@ -284,9 +284,9 @@ impl Ends {
         self.is_closed
     }
 
-    /// Returns true if every message of this process is acknowledged, failed or dropped.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.producer.held() == 0
+    /// Returns the messages of this process that are not acknowledged yet, and have not failed.
+    pub(crate) fn held(&self) -> usize {
+        self.producer.held()
     }
 
     /// Takes the number of messages that failed or were dropped since the last call.

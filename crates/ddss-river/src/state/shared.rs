@@ -1,5 +1,6 @@
 //! The lock, and who is woken behind it.
 
+use super::counters::Counters;
 use super::ends::Ends;
 use ddss_group::Wake;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +12,12 @@ use std::time::Instant;
 pub(crate) struct Shared {
     ends: Mutex<Ends>,
     wake: Arc<Wake>,
+    pub(crate) counters: Counters,
 }
 
 impl Shared {
     pub(crate) fn new(ends: Ends, wake: Arc<Wake>) -> Self {
-        Self { ends: Mutex::new(ends), wake }
+        Self { ends: Mutex::new(ends), wake, counters: Counters::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {

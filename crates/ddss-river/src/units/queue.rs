@@ -191,6 +191,14 @@ impl UnitQueue {
         Ok((0..count).map(move |number| Ok(UnitInfo::new(number, session.table.unit(number, deadline)?.0))))
     }
 
+    /// Returns the number of units.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub fn count(&self) -> Result<u32, QueueError> {
+        Ok(self.session.table.state(self.deadline())?.count)
+    }
+
     /// Opens failed units again, with as many attempts as new ones. Returns their number.
     ///
     /// # Errors
