@@ -282,7 +282,37 @@ Examples:
 pub(crate) const RIVER: &str = "\
 Examples:
   ddss river units add thumbnails *.png
-  ddss river units work thumbnails -- convert {} -resize 200 {}.thumb";
+  ddss river units work thumbnails -- convert {} -resize 200 {}.thumb
+  ddss river take lines -- ./parse   beside: ddss river put lines < file";
+
+pub(crate) const RIVER_LS: &str = "\
+Examples:
+  ddss river ls
+  ddss river ls --json | jq -r '.[].name'";
+
+pub(crate) const RIVER_SHOW: &str = "\
+Examples:
+  ddss river show lines
+  ddss river show lines --json | jq '.members[].taken_per_s'
+
+Each member publishes its counts twice a second.";
+
+pub(crate) const RIVER_PUT: &str = "\
+Examples:
+  ddss river put lines < file          a message a line
+  ddss river put images *.png          a message a file
+  ddss river put lines --close < file  then the consumers end
+
+It ends when consumers have processed all messages, which stay here until then.";
+
+pub(crate) const RIVER_TAKE: &str = "\
+Examples:
+  ddss river take lines                prints the messages, a line each
+  ddss river take lines -- ./parse     runs a program for each one
+  ddss river take lines --count 10
+
+Exit code 0 of the program acknowledges the message. Else another consumer gets
+it; the third time it has failed, and the producer reports it.";
 
 pub(crate) const RIVER_UNITS: &str = "\
 Examples:

@@ -136,6 +136,7 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["allocate", "dsm/heat", "640", "--row", "128"]);
     of(&["dsm", "ls"]);
     of(&["dsm", "rm", "heat"]);
+    messages(folder, of);
     assert_eq!(of(&["river", "units", "add", "u", "one", "two"])[0]["count"], 2);
     assert_eq!(of(&["river", "units", "work", "u", "--", "true"])[1]["outcome"], "done");
     assert_eq!(of(&["river", "units", "ls", "u"])[0][1]["content"], "two");
@@ -158,6 +159,36 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["status"]);
     of(&["nodes"]);
     of(&["streams"]);
+}
+
+/// Two lines go through a queue.
+fn messages(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| run_ddss(folder, &["river", "put", "q", "--close", "--json"], "one\ntwo\n").unwrap());
+        let end = Instant::now() + PATIENCE;
+        while of(&["river", "ls"])[0].as_array().unwrap().is_empty() {
+            assert!(Instant::now() < end, "the queue is never listed");
+        }
+        assert_eq!(of(&["river", "show", "q"])[0]["queue"], "q");
+        assert_eq!(of(&["river", "take", "q", "--count", "1"])[0]["message"], "one");
+        assert_eq!(of(&["river", "take", "q", "--", "true"])[0]["exit_code"], 0);
+        put.join().unwrap();
+    });
+    let end = Instant::now() + PATIENCE;
+    while of(&["river", "show", "q"])[0]["members"] != serde_json::json!([]) {
+        assert!(Instant::now() < end, "the members stay");
+    }
+    assert_eq!(of(&["river", "show", "q"])[0]["state"], "closed");
+    of(&["release", "river/q"]);
+    let missing = run_ddss(folder, &["river", "put", "q", "/nowhere/file", "--json"], "").unwrap();
+    assert_eq!(missing.code, 1, "{missing:?}");
+    let file = folder.join("message");
+    std::fs::write(&file, b"three").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| run_ddss(folder, &["river", "take", "q", "--count", "1"], "").unwrap());
+        assert_eq!(of(&["river", "put", "q", file.to_str().unwrap()])[0]["bytes"], 5);
+    });
+    of(&["release", "river/q"]);
 }
 
 fn locks(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {

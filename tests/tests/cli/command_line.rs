@@ -43,6 +43,10 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["dsm", "run"] => &["-n", "1", "no-such-program"],
         ["dsm", "rm"] => &["no-such-space"],
         ["dsm", "ls"] => &[],
+        ["river", "ls"] => &[],
+        ["river", "show"] => &["q"],
+        ["river", "put"] => &["q", "/nowhere/file"],
+        ["river", "take"] => &["q", "no-such-program"],
         ["river", "units", "add"] => &["u", "unit"],
         ["river", "units", "work"] => &["u", "no-such-program"],
         ["river", "units", "ls" | "retry"] => &["u"],
@@ -76,7 +80,8 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
         let command: Vec<&str> = path.iter().map(String::as_str).collect();
         let whole = [&command[..], complete(&command)].concat();
         // What follows the program belongs to it.
-        let launches = [&["run"][..], &["dsm", "run"], &["river", "units", "work"]].contains(&&command[..]);
+        let launches =
+            [&["run"][..], &["dsm", "run"], &["river", "take"], &["river", "units", "work"]].contains(&&command[..]);
         let before_flag = if launches { &command } else { &whole };
         for flag in &flags.valued {
             let flag = format!("--{flag}");
@@ -94,7 +99,8 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
         }
         assert_eq!(refused(node.path(), &[&command[..], &["--no-such-flag"]].concat()), 2, "{command:?}");
         let many = [&whole[..], &["one", "too", "many", "words"]].concat();
-        let takes_many = [&["release"][..], &["dsm", "rm"], &["river", "units", "add"]].contains(&&command[..]);
+        let takes_many =
+            [&["release"][..], &["dsm", "rm"], &["river", "put"], &["river", "units", "add"]].contains(&&command[..]);
         if !launches && !takes_many {
             assert_eq!(refused(node.path(), &many), 2, "{command:?}");
         }

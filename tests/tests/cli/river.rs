@@ -129,3 +129,66 @@ fn unit_of_a_killed_worker_is_done_by_another_one() {
     let unit = &units(&daemon)[0];
     assert_eq!((&unit["state"], &unit["attempts"], &unit["strikes"]), (&"done".into(), &2.into(), &1.into()), "{unit}");
 }
+
+// If this failed, lines of a shell would be lost on their way through a queue, or nobody would see who is slow.
+#[test]
+fn lines_go_through_a_queue_to_programs_of_different_speed() {
+    let daemon = Daemon::start(1).unwrap();
+    let take = |name: &str, script: &str| {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["river", "take", "q", "--", "sh", "-c", script]).env("DDSS_DIR", daemon.folder());
+        Process::start(command, daemon.folder(), name).unwrap()
+    };
+    let (mut fast, mut slow) = (take("fast", "cat; echo"), take("slow", "sleep 0.5; cat; echo"));
+    let members = || -> Vec<Value> {
+        let said = said(&daemon, &["river", "show", "q", "--json"]);
+        serde_json::from_str::<Value>(&said.out)
+            .map_or_else(|_| Vec::new(), |queue| queue["members"].as_array().unwrap().clone())
+    };
+    until("both have joined", || members().len() == 2);
+    let lines: String = (0..60).map(|number| format!("line {number}\n")).collect();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| run_ddss(daemon.folder(), &["river", "put", "q", "--close"], &lines).unwrap());
+        until("the members publish what they take and hold", || {
+            let count = |name: &str| members().iter().filter(|member| member[name].as_u64() > Some(0)).count();
+            count("taken") == 2 && count("put") == 1
+        });
+        let listed = done(&daemon, &["river", "ls"]);
+        assert!(listed.contains("queue") && listed.contains("3 of 16"), "{listed}");
+        let put = put.join().unwrap();
+        assert_eq!(
+            (put.code, put.out.as_str()),
+            (0, "q: 60 messages were processed, and the queue is closed\n"),
+            "{put:?}"
+        );
+    });
+    for process in [&mut fast, &mut slow] {
+        assert_eq!(process.wait(PATIENCE).unwrap().unwrap().code(), Some(0), "{}", process.stderr());
+    }
+    let (fast, slow) = (fast.stdout(), slow.stdout());
+    let mut got: Vec<&str> = fast.lines().chain(slow.lines()).collect();
+    got.sort_unstable();
+    let mut expected: Vec<&str> = lines.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(got, expected);
+    assert!(fast.lines().count() > slow.lines().count(), "the slow consumer gets fewer");
+
+    let closed = run_ddss(daemon.folder(), &["river", "put", "q"], "late\n").unwrap();
+    assert!(closed.code == 1 && closed.err.contains("queue q is closed"), "{closed:?}");
+    let unknown = said(&daemon, &["river", "show", "none"]);
+    assert!(unknown.code == 1 && unknown.err.contains("there is no queue none"), "{unknown:?}");
+}
+
+// If this failed, a message whose program fails would be taken for processed, or be tried for ever.
+#[test]
+fn message_whose_program_fails_three_times_is_reported_by_its_producer() {
+    let daemon = Daemon::start(1).unwrap();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| run_ddss(daemon.folder(), &["river", "put", "q", "--close"], "good\nbad\n").unwrap());
+        let take = ["river", "take", "q", "--", "sh", "-c", "read line; test \"$line\" = good"];
+        let taken = run_ddss(daemon.folder(), &take, "").unwrap();
+        assert!(taken.code == 1 && taken.err.contains("the program failed for 3 messages"), "{taken:?}");
+        let put = put.join().unwrap();
+        assert!(put.code == 1 && put.err.contains("1 messages of queue q were not processed"), "{put:?}");
+    });
+}

@@ -45,6 +45,7 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "doctor",
         "streams",
         "dsm ls",
+        "river ls",
         "river units add u NAME",
         "river units ls u",
         "river units work u true",

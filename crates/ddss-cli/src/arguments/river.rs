@@ -4,9 +4,23 @@ use crate::arguments::values::{DaemonOptions, size};
 use crate::examples;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RiverCommand {
+    /// List the queues and lists of work
+    #[command(after_help = examples::RIVER_LS)]
+    Ls(DaemonOptions),
+    /// Show the members of a queue
+    #[command(after_help = examples::RIVER_SHOW)]
+    Show(RiverNameOptions),
+    /// Put lines or files into a queue
+    #[command(after_help = examples::RIVER_PUT)]
+    Put(RiverPutOptions),
+    /// Take the messages of a queue
+    #[command(after_help = examples::RIVER_TAKE)]
+    Take(RiverTakeOptions),
     /// Lists of work that survive every process: add units, work them off, list and retry them
     #[command(subcommand, after_help = examples::RIVER_UNITS)]
     Units(UnitsCommand),
@@ -14,18 +28,69 @@ pub(crate) enum RiverCommand {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum UnitsCommand {
-    /// Add units of work to a list, which is created if it does not exist
+    /// Add units to a list of work
     #[command(after_help = examples::RIVER_UNITS_ADD)]
     Add(UnitsAddOptions),
-    /// Run a program for each unit; exit code 0 of the program means that the unit is done
+    /// Run a program for each unit
     #[command(after_help = examples::RIVER_UNITS_WORK)]
     Work(UnitsWorkOptions),
-    /// List the units with state, attempts and result
+    /// List the units
     #[command(after_help = examples::RIVER_UNITS_LS)]
     Ls(UnitsListOptions),
     /// Open the failed units again
     #[command(after_help = examples::RIVER_UNITS_RETRY)]
     Retry(UnitsOptions),
+}
+
+/// A queue, and the daemon through which it is joined.
+#[derive(Args, Debug)]
+pub(crate) struct RiverNameOptions {
+    /// Name of the queue
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+}
+
+/// Settings of a process that joins a queue.
+#[derive(Args, Debug)]
+pub(crate) struct JoinQueueOptions {
+    #[command(flatten)]
+    pub(crate) queue: RiverNameOptions,
+    /// Bytes of a message at most, of a queue that is created; the suffixes K, M are powers of 1024 [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) message_bytes: Option<u64>,
+    /// Processes at most, of a queue that is created [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) members: Option<u16>,
+    /// Address of this node at which the other members reach this process [default: loopback]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<IpAddr>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RiverPutOptions {
+    #[command(flatten)]
+    pub(crate) join: JoinQueueOptions,
+    /// Files, a message each [default: the lines of standard input]
+    pub(crate) files: Vec<PathBuf>,
+    /// Seconds to wait for room, and for the consumers at the end
+    #[arg(long = "timeout", default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout_s: u64,
+    /// Close the queue behind the last message: its consumers end
+    #[arg(long)]
+    pub(crate) close: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RiverTakeOptions {
+    #[command(flatten)]
+    pub(crate) join: JoinQueueOptions,
+    /// Stop after N messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Program and its arguments; `{}` in an argument is the message, which else is on standard input
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
 }
 
 /// A list of units, and the daemon through which it is reached.

@@ -1,6 +1,8 @@
 //! The commands `river`: queues and lists of work.
 
 mod content;
+mod listing;
+mod messages;
 mod program;
 mod river_command;
 mod units;
