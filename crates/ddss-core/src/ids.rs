@@ -39,11 +39,12 @@ impl fmt::Display for NodeId {
 ///
 /// ```
 /// # use ddss_core as ddss;
-/// use ddss::{NodeId, SegmentId};
-/// let id = SegmentId::new(NodeId(2), 7, 1);
-/// assert_eq!((id.home(), id.to_string().as_str()), (NodeId(2), "segment 2.7#1"));
-/// assert_eq!(SegmentId::from_bits(id.to_bits()), id);
-/// assert_eq!(id.on_shard(1).to_string(), "segment 2/1.7#1");
+/// use ddss::SegmentId;
+/// # use ddss::NodeId;
+/// # let id = SegmentId::new(NodeId(2), 7, 1);
+/// let log_line = |id: SegmentId| format!("{id} is full");
+/// assert_eq!(log_line(id), "segment 2.7#1 is full");
+/// # assert_eq!(log_line(id.on_shard(1)), "segment 2/1.7#1 is full");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -51,12 +52,15 @@ pub struct SegmentId(u64);
 
 impl SegmentId {
     /// Bits of an index, which is a slot below [`SEGMENTS_PER_NODE_MAX`](crate::limits::SEGMENTS_PER_NODE_MAX).
+    #[doc(hidden)]
     pub const INDEX_BITS: u32 = 20;
     /// Bits of a generation.
+    #[doc(hidden)]
     pub const GENERATION_BITS: u32 = 48 - Self::INDEX_BITS;
 
     /// Packs the three parts, for the first shard of the home. Bits beyond those of an index or a generation are
     /// dropped.
+    #[doc(hidden)]
     pub const fn new(home: NodeId, index: u32, generation: u32) -> Self {
         let (index, generation) = (low_bits(index, Self::INDEX_BITS), low_bits(generation, Self::GENERATION_BITS));
         Self((home.0 as u64) << 48 | (index as u64) << Self::GENERATION_BITS | generation as u64)
@@ -68,38 +72,47 @@ impl SegmentId {
         Self::new(home, (1 << Self::INDEX_BITS) - 1, 0)
     }
     /// Returns the id in another shard of its home.
+    #[doc(hidden)]
     pub const fn on_shard(self, shard: u8) -> Self {
         Self(self.0 & !(0x1f << 59) | (shard as u64) << 59)
     }
     /// Restores an id from [`to_bits`](Self::to_bits); any value is an id, most name nothing.
+    #[doc(hidden)]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
     /// Returns the id as it travels in rings and messages.
+    #[doc(hidden)]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
     /// Returns the first home of this segment.
+    #[doc(hidden)]
     pub const fn home(self) -> NodeId {
         NodeId((self.0 >> 48) as u16 & 0x7ff)
     }
     /// Returns the home's shard.
+    #[doc(hidden)]
     pub const fn shard(self) -> u8 {
         (self.0 >> 59) as u8
     }
     /// Returns true if both are of the same shard of the same home.
+    #[doc(hidden)]
     pub const fn is_of(self, other: Self) -> bool {
         (self.0 ^ other.0) >> 48 == 0
     }
     /// Returns the slot.
+    #[doc(hidden)]
     pub const fn index(self) -> u32 {
         low_bits((self.0 >> Self::GENERATION_BITS) as u32, Self::INDEX_BITS)
     }
     /// Returns the generation of the slot.
+    #[doc(hidden)]
     pub const fn generation(self) -> u32 {
         low_bits(self.0 as u32, Self::GENERATION_BITS)
     }
     /// Returns the generation after that one; the highest is followed by zero.
+    #[doc(hidden)]
     pub const fn next_generation(generation: u32) -> u32 {
         low_bits(generation.wrapping_add(1), Self::GENERATION_BITS)
     }
@@ -198,6 +211,7 @@ pub struct Timestamp(pub u64);
 
 impl Timestamp {
     /// Bits of the counter below the microseconds.
+    #[doc(hidden)]
     pub const COUNTER_BITS: u32 = 12;
 
     /// Returns the physical part, in microseconds since 1970.

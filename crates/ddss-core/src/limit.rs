@@ -14,7 +14,7 @@ macro_rules! limits {
         /// ```
         /// # use ddss_core as ddss;
         /// use ddss::Limit;
-        /// assert_eq!((Limit::Waiters.place(), Limit::Waiters.value()), ("WAITERS_PER_SEGMENT_MAX", Some(65536)));
+        /// assert_eq!(Limit::Waiters.to_string(), "waiters for one segment (WAITERS_PER_SEGMENT_MAX)");
         /// assert_eq!(Limit::Waits.to_string(), "waits of one client (ddssd --waits-per-client)");
         /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,14 +27,17 @@ macro_rules! limits {
 
         impl Limit {
             /// All limits.
+            #[doc(hidden)]
             pub const ALL: &[Limit] = &[$(Limit::$name,)*];
 
             /// Returns the constant or the setting that holds it.
+            #[doc(hidden)]
             pub const fn place(self) -> &'static str {
                 match self { $(Limit::$name => $place,)* }
             }
 
             /// Returns its value, unless a setting or the size of a client decides.
+            #[doc(hidden)]
             pub const fn value(self) -> Option<u64> {
                 match self { $(Limit::$name => $value,)* }
             }
@@ -112,11 +115,13 @@ impl Limit {
     pub(crate) const BITS: u32 = 6;
 
     /// Returns the number on the wire.
+    #[doc(hidden)]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
     /// Returns the limit of that number; an unknown one reads as [`Limit::Other`].
+    #[doc(hidden)]
     pub fn from_code(code: u8) -> Self {
         Self::ALL.iter().copied().find(|limit| limit.code() == code).unwrap_or(Limit::Other)
     }

@@ -44,6 +44,7 @@ impl Strategy {
     pub const ALL: [Strategy; 4] = [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto];
 
     /// Returns the strategy that `DDSS_STRATEGY` names, or `None` if it is not set.
+    #[doc(hidden)]
     pub fn from_environment() -> Result<Option<Self>, String> {
         match std::env::var(STRATEGY_VARIABLE) {
             Ok(name) => name.parse().map(Some),
@@ -63,6 +64,7 @@ impl Strategy {
     }
 
     /// Returns true if the service should poll for such a client, rather than sleep (as in the paper).
+    #[doc(hidden)]
     pub fn wants_polling(self) -> bool {
         matches!(self, Self::Rmq | Self::Rcq)
     }

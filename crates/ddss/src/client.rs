@@ -49,13 +49,14 @@ impl Client {
         self.0.last_session().attachment.node()
     }
 
-    /// Returns the IPC strategy of this client.
+    /// Returns the IPC strategy of this client. For the tools of DDSS.
+    #[doc(hidden)]
     pub fn strategy(&self) -> Strategy {
         self.0.last_session().attachment.strategy()
     }
 
     /// Returns the socket to which this client is attached.
-    pub fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.0.plan.socket
     }
 
@@ -79,14 +80,8 @@ impl Client {
     }
 
     /// Returns the number of the daemon's progress threads (shards), over which it distributes segments by name. A
-    /// client attaches to each when it first needs it.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// assert_eq!(client.shard_count(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// client attaches to each when it first needs it. For the tools of DDSS.
+    #[doc(hidden)]
     pub fn shard_count(&self) -> u8 {
         self.1.count()
     }

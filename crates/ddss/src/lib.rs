@@ -81,8 +81,8 @@ pub use blocking::*;
 pub use client::Client;
 pub use connect::ConnectOptions;
 pub use ddss_core::{
-    DegradedReason, Limit, LockHolder, Model, NodeId, Placement, Refusal, ReplicationInfo, SegmentId, Storage,
-    Timestamp, Version,
+    DegradedReason, Limit, LockHolder, Model, NodeId, Placement, ReplicationInfo, SegmentId, Storage, Timestamp,
+    Version,
 };
 pub use ddss_ipc::Strategy;
 pub use encoding::Encoding;

@@ -156,6 +156,12 @@ impl<'p> GetOptions<'p> {
         self
     }
 
+    /// Returns the options of a reader's next read: those of the reader for the first one, then the version that it found.
+    pub(crate) fn of_next_read(&self, found: Option<Version>) -> GetOptions<'static> {
+        let first = GetOptions { at_version: self.at_version, newer_than: self.newer_than, progress: None };
+        found.map_or(first, |version| GetOptions::new().at_version(version))
+    }
+
     /// Waits like [`Segment::wait_newer_than`](crate::Segment::wait_newer_than), then reads. The bytes are newer than
     /// `version` under every model. Both steps share the timeout of one call.
     pub const fn newer_than(mut self, version: Version) -> Self {

@@ -35,6 +35,7 @@ pub enum Model {
 
 impl Model {
     /// Returns the kind and its parameter.
+    #[doc(hidden)]
     pub const fn to_parts(self) -> (u8, u32) {
         match self {
             Model::Null => (1, 0),
@@ -112,17 +113,20 @@ impl Model {
     }
 
     /// Returns true if a put waits for the lock's holders.
+    #[doc(hidden)]
     pub fn put_waits_for_lock(self, requested_model: Option<Model>) -> bool {
         let lock_dependency = |model| !matches!(model, Model::Null | Model::Read);
         lock_dependency(self) || requested_model.is_some_and(lock_dependency)
     }
 
     /// Returns true if a put has to name the version that it replaces.
+    #[doc(hidden)]
     pub fn put_names_version(self, requested_model: Option<Model>) -> bool {
         self == Model::Version || requested_model == Some(Model::Version)
     }
 
     /// Returns the number of older versions that the model itself requires.
+    #[doc(hidden)]
     pub const fn history_len(self) -> u32 {
         match self {
             Model::Delta(versions) => versions,

@@ -43,11 +43,6 @@ impl OfferReply {
 }
 
 /// Reason why a node cannot be the replica of a segment now.
-///
-/// ```
-/// # use ddss_core as ddss;
-/// assert_eq!(ddss::Refusal::NoRoom.as_str(), "no room");
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -62,19 +57,6 @@ pub enum Refusal {
     NoFiles,
     /// The node did not answer in time.
     NoAnswer,
-}
-
-impl Refusal {
-    /// Returns the text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotReady => "not ready yet",
-            Self::NoRoom => "no room",
-            Self::OverQuota => "over its owner's quota",
-            Self::NoFiles => "no segments in files there",
-            Self::NoAnswer => "no answer",
-        }
-    }
 }
 
 /// Acknowledgement of a replica.

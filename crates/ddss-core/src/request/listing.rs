@@ -66,8 +66,7 @@ impl ReplicationInfo {
 ///
 /// ```
 /// # use ddss_core as ddss;
-/// use ddss::{DegradedReason, Refusal};
-/// assert_eq!(DegradedReason::Refused(Refusal::NoRoom).to_string(), "refuses: no room");
+/// assert_eq!(ddss::DegradedReason::NoRoom.to_string(), "refuses: no room");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -77,20 +76,34 @@ pub enum DegradedReason {
     Away,
     /// The node is reachable: the copy waits for others before it, or for the cluster.
     Waiting,
-    /// The node refused the replica. Other nodes are asked, and this one again later.
-    Refused(Refusal),
+    /// The node has yet to learn its role for that segment, or still has another segment of that name. As after each
+    /// refusal, other nodes are asked, and this one again later.
+    NotReady,
+    /// The pool or the file storage of the node is full.
+    NoRoom,
+    /// The segment's owner has reached its quota on that node.
+    OverQuota,
+    /// The node stores no segments in files.
+    NoFiles,
+    /// The node did not answer in time.
+    NoAnswer,
+}
+
+impl From<Refusal> for DegradedReason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotReady => Self::NotReady,
+            Refusal::NoRoom => Self::NoRoom,
+            Refusal::OverQuota => Self::OverQuota,
+            Refusal::NoFiles => Self::NoFiles,
+            Refusal::NoAnswer => Self::NoAnswer,
+        }
+    }
 }
 
 impl DegradedReason {
-    const ALL: [Self; 7] = [
-        Self::Away,
-        Self::Waiting,
-        Self::Refused(Refusal::NotReady),
-        Self::Refused(Refusal::NoRoom),
-        Self::Refused(Refusal::OverQuota),
-        Self::Refused(Refusal::NoFiles),
-        Self::Refused(Refusal::NoAnswer),
-    ];
+    const ALL: [Self; 7] =
+        [Self::Away, Self::Waiting, Self::NotReady, Self::NoRoom, Self::OverQuota, Self::NoFiles, Self::NoAnswer];
 
     /// Returns the number of a reason, from 1 on; 0 for none.
     fn code(reason: Option<Self>) -> u8 {
@@ -108,9 +121,11 @@ impl fmt::Display for DegradedReason {
         match self {
             Self::Away => out.write_str("is away"),
             Self::Waiting => out.write_str("waits for its turn to be copied"),
-            Self::Refused(Refusal::NotReady) => out.write_str("is not ready yet"),
-            Self::Refused(Refusal::NoAnswer) => out.write_str("does not answer"),
-            Self::Refused(why) => write!(out, "refuses: {}", why.as_str()),
+            Self::NotReady => out.write_str("is not ready yet"),
+            Self::NoRoom => out.write_str("refuses: no room"),
+            Self::OverQuota => out.write_str("refuses: over its owner's quota"),
+            Self::NoFiles => out.write_str("refuses: no segments in files there"),
+            Self::NoAnswer => out.write_str("does not answer"),
         }
     }
 }
@@ -327,7 +342,7 @@ mod tests {
         let (version, timestamp) = (Version(5), Timestamp(6));
         let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });
         let (home, replica, replication) = (NodeId(1), NodeId(3), ReplicationInfo::Degraded);
-        let degraded = Some(DegradedReason::Refused(Refusal::NoAnswer));
+        let degraded = Some(DegradedReason::NoAnswer);
         let listing = Listing {
             name,
             info,

@@ -443,7 +443,7 @@ impl ReplicatedSegment {
             return None;
         }
         Some(match self.refusals.get(&self.node) {
-            Some(refused) => DegradedReason::Refused(refused.why),
+            Some(refused) => refused.why.into(),
             None if is_up => DegradedReason::Waiting,
             None => DegradedReason::Away,
         })

@@ -3,10 +3,9 @@
 
 use super::Segment;
 use crate::error::Error;
-use crate::options::GetOptions;
-use crate::plan::read_window::{ReadWindow, stale, target};
+use crate::options::{GetOptions, PutOptions};
+use crate::plan::read_window::{ReadWindow, target};
 use crate::value::{Stamp, Value};
-use ddss_core::Version;
 use ddss_core::limits::VALUE_BYTES_MAX;
 use std::future::{Future, poll_fn};
 use std::io::{self, SeekFrom};
@@ -14,9 +13,9 @@ use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+type Boxed<'p, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'p>>;
 
-/// Reads a range of a segment as a stream of one version: [`SegmentReader`](crate::SegmentReader)
+/// Reads a range of a segment as a stream of one version: [`Reader`](crate::Reader)
 /// for tasks.
 ///
 /// ```
@@ -25,7 +24,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let notes = client.aio()?.segment("notes").allocate(64).await?;
 /// notes.put(0, b"first line").await?;
-/// let mut reader = notes.reader(6..)?;
+/// let mut reader = notes.reader(6.., ddss::GetOptions::new())?;
 /// let mut word = [0; 4];
 /// assert_eq!(reader.read(&mut word).await?, 4);
 /// assert_eq!(&word, b"line");
@@ -33,30 +32,25 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct SegmentReader {
+pub struct Reader<'p> {
     segment: Segment,
     window: ReadWindow,
+    options: GetOptions<'p>,
     /// The read in flight, and its place.
-    loading: Option<(u64, Boxed<Value>)>,
+    loading: Option<(u64, Boxed<'static, Value>)>,
 }
 
-impl std::fmt::Debug for SegmentReader {
+impl std::fmt::Debug for Reader<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = out.debug_struct("aio::SegmentReader");
+        let mut out = out.debug_struct("aio::Reader");
         out.field("segment", &self.segment).field("at", &self.window.at()).finish_non_exhaustive()
     }
 }
 
-impl SegmentReader {
+impl Reader<'_> {
     /// Returns version and timestamp of the bytes; `None` before the first read.
     pub fn stamp(&self) -> Option<Stamp> {
         self.window.stamp()
-    }
-
-    /// Moves to the start of the range and follows the newest version from there.
-    pub fn restart(&mut self) {
-        self.loading = None;
-        self.window.restart();
     }
 
     /// Reads some bytes; 0 at the end. Dropping the future loses no byte.
@@ -64,7 +58,7 @@ impl SegmentReader {
         poll_fn(|context| self.poll_bytes(context, into)).await
     }
 
-    /// Moves the cursor in the range. A seek itself reads nothing, as with [`SegmentReader`](crate::SegmentReader).
+    /// Moves the cursor in the range. A seek itself reads nothing, as with [`Reader`](crate::Reader).
     pub fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.window.seek(to)
     }
@@ -89,27 +83,19 @@ impl SegmentReader {
             self.loading = Some((at, begun));
             return Poll::Pending;
         };
-        let value = loaded.map_err(|error| match self.window.stamp() {
-            Some(Stamp { version, .. }) => stale(error, version),
-            None => io::Error::other(error),
-        })?;
-        self.window.load(at, value);
+        let value = loaded.map_err(|error| self.window.error(error))?;
+        self.window.load(at, value, self.options.progress.as_deref_mut());
         Poll::Ready(Ok(()))
     }
 
-    fn begin_load(&self, asked: usize) -> Boxed<Value> {
+    fn begin_load(&self, asked: usize) -> Boxed<'static, Value> {
         let (segment, range) = (self.segment.clone(), self.window.next_range(asked));
-        match self.window.stamp() {
-            None => Box::pin(async move { segment.get(range).await }),
-            Some(Stamp { version, .. }) => {
-                let options = GetOptions::new().at_version(version);
-                Box::pin(async move { segment.get_with(range, options).await })
-            }
-        }
+        let options = self.options.of_next_read(self.window.stamp().map(|stamp| stamp.version));
+        Box::pin(async move { segment.get_with(range, options).await })
     }
 }
 
-/// Collects a value in the memory of this process and puts it with one version: [`SegmentWriter`](crate::SegmentWriter)
+/// Collects a value in the memory of this process and puts it with one version: [`Writer`](crate::Writer)
 /// for tasks.
 ///
 /// Nothing is written before [`finish`](Self::finish), or before the writer is closed by way of the trait.
@@ -119,7 +105,7 @@ impl SegmentReader {
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let notes = client.aio()?.segment("notes").allocate(64).await?;
-/// let mut writer: ddss::aio::SegmentWriter = notes.writer(0);
+/// let mut writer: ddss::aio::Writer<'_> = notes.writer(0, ddss::PutOptions::new());
 /// writer.write(b"first line\n")?;
 /// assert_eq!(writer.finish().await?.version.0, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -127,26 +113,27 @@ impl SegmentReader {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nothing is written before `finish`"]
-pub struct SegmentWriter {
+pub struct Writer<'p> {
     segment: Segment,
     offset: u64,
     value: Vec<u8>,
     /// Place of the cursor in the value.
     at: u64,
+    options: PutOptions<'p>,
     /// The put in flight.
-    putting: Option<Boxed<Stamp>>,
+    putting: Option<Boxed<'p, Stamp>>,
     /// Result of the put.
     stamp: Option<Stamp>,
 }
 
-impl std::fmt::Debug for SegmentWriter {
+impl std::fmt::Debug for Writer<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = out.debug_struct("aio::SegmentWriter");
+        let mut out = out.debug_struct("aio::Writer");
         out.field("segment", &self.segment).field("at", &self.at).finish_non_exhaustive()
     }
 }
 
-impl SegmentWriter {
+impl Writer<'_> {
     /// Takes some bytes at the cursor. It never waits.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.putting.is_some() || self.stamp.is_some() {
@@ -184,20 +171,16 @@ impl SegmentWriter {
         poll_fn(|context| self.poll_put(context)).await
     }
 
-    /// Puts all bytes that were written if the segment still has that version, like [`Segment::put_if`].
-    pub async fn finish_if(self, version: Version) -> Result<Stamp, Error> {
-        self.segment.put_if(version, self.offset, &self.value).await
-    }
-
     /// Puts the value once.
     fn poll_put(&mut self, context: &mut Context<'_>) -> Poll<Result<Stamp, Error>> {
         if let Some(stamp) = self.stamp {
             return Poll::Ready(Ok(stamp));
         }
-        let (segment, offset, value) = (&self.segment, self.offset, &mut self.value);
+        let Self { segment, offset, value, options, .. } = self;
         let put = || {
-            let (segment, value) = (segment.clone(), std::mem::take(value));
-            Box::pin(async move { segment.put(offset, &value).await }) as Boxed<Stamp>
+            let (segment, offset) = (segment.clone(), *offset);
+            let (value, options) = (std::mem::take(value), std::mem::take(options));
+            Box::pin(async move { segment.put_with(&[(offset, &value[..])], options).await }) as Boxed<'_, Stamp>
         };
         let put = ready!(self.putting.get_or_insert_with(put).as_mut().poll(context));
         self.putting = None;
@@ -208,15 +191,15 @@ impl SegmentWriter {
 
 impl Segment {
     /// Returns a reader of a range for tasks: [`Segment::reader`](crate::Segment::reader).
-    pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<SegmentReader, Error> {
+    pub fn reader<'p>(&self, range: impl RangeBounds<u64>, options: GetOptions<'p>) -> Result<Reader<'p>, Error> {
         let (begin, bytes) = self.location().place_of_stream(range)?;
-        Ok(SegmentReader { segment: self.clone(), window: ReadWindow::new(begin, bytes), loading: None })
+        Ok(Reader { segment: self.clone(), window: ReadWindow::new(begin, bytes), options, loading: None })
     }
 
     /// Returns a writer of a value that begins at `offset` for tasks: [`Segment::writer`](crate::Segment::writer).
-    pub fn writer(&self, offset: u64) -> SegmentWriter {
+    pub fn writer<'p>(&self, offset: u64, options: PutOptions<'p>) -> Writer<'p> {
         let segment = self.clone();
-        SegmentWriter { segment, offset, value: Vec::new(), at: 0, putting: None, stamp: None }
+        Writer { segment, offset, value: Vec::new(), at: 0, options, putting: None, stamp: None }
     }
 }
 
@@ -225,13 +208,13 @@ mod traits {
     use super::*;
     use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
-    impl AsyncRead for SegmentReader {
+    impl AsyncRead for Reader<'_> {
         fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
             self.poll_bytes(context, into)
         }
     }
 
-    impl AsyncBufRead for SegmentReader {
+    impl AsyncBufRead for Reader<'_> {
         fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
             let reader = self.get_mut();
             ready!(reader.poll_load(context, ReadWindow::any()))?;
@@ -243,14 +226,14 @@ mod traits {
         }
     }
 
-    impl AsyncSeek for SegmentReader {
+    impl AsyncSeek for Reader<'_> {
         fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
             Poll::Ready(self.seek(to))
         }
     }
 
     /// Closing the writer puts its value; a writer that is dropped before has no effect.
-    impl AsyncWrite for SegmentWriter {
+    impl AsyncWrite for Writer<'_> {
         fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(self.write(bytes))
         }
@@ -264,7 +247,7 @@ mod traits {
         }
     }
 
-    impl AsyncSeek for SegmentWriter {
+    impl AsyncSeek for Writer<'_> {
         fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
             Poll::Ready(self.seek(to))
         }
@@ -286,14 +269,14 @@ mod tests {
         let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.segment("stream").allocate(Spec::new(bytes as u64)).await.unwrap();
-            let mut writer = segment.writer(1);
+            let mut writer = segment.writer(1, PutOptions::new());
             assert_eq!(writer.write(&vec![7; bytes - 1]).unwrap(), bytes - 1);
             assert_eq!(writer.write(&[1]).unwrap_err().kind(), io::ErrorKind::StorageFull);
             writer.seek(SeekFrom::Start(3)).unwrap();
             writer.write(&[8]).unwrap();
             assert_eq!(segment.get(0..8).await.unwrap().version().0, 0, "nothing is written before the end");
             let stamp = writer.finish().await.unwrap();
-            let mut reader = segment.reader(1..).unwrap();
+            let mut reader = segment.reader(1.., GetOptions::new()).unwrap();
             let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
             // A read that is given up takes no byte away.
             drop(poll_once(&mut Box::pin(reader.read(&mut [0; 8][..0]))));
@@ -311,7 +294,7 @@ mod tests {
             reader.seek(SeekFrom::Start(0)).unwrap();
             let stale = reader.read(&mut [0; 8]).await.unwrap_err();
             assert_eq!(stale.kind(), io::ErrorKind::StaleNetworkFileHandle);
-            reader.restart();
+            let mut reader = segment.reader(1.., GetOptions::new()).unwrap();
             assert_eq!((reader.read(&mut [0; 8]).await.unwrap(), reader.stamp().unwrap().version.0), (8, 2));
         });
     }
@@ -325,7 +308,7 @@ mod tests {
         let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.segment("stream").allocate(Spec::new(64)).await.unwrap();
-            let mut writer = segment.writer(0);
+            let mut writer = segment.writer(0, PutOptions::new());
             let mut write = |bytes: &'static [u8]| {
                 poll_once(&mut Box::pin(poll_fn(|context| Pin::new(&mut writer).poll_write(context, bytes))))
             };
@@ -335,7 +318,7 @@ mod tests {
             }
             assert_eq!(writer.stamp().unwrap().version.0, 1);
             assert_eq!(writer.write(b"more").unwrap_err().kind(), io::ErrorKind::InvalidInput);
-            let (mut reader, mut word) = (segment.reader(..5).unwrap(), [0; 8]);
+            let (mut reader, mut word) = (segment.reader(..5, GetOptions::new()).unwrap(), [0; 8]);
             let read = poll_fn(|context| Pin::new(&mut reader).poll_read(context, &mut word)).await;
             assert_eq!((read.unwrap(), &word[..5]), (5, &b"hello"[..]));
         });

@@ -55,7 +55,7 @@ use ddss_twin::{keep as only_aio, link as twin, skip as only_blocking};
 
 pub use crate::async_client::client::Client;
 pub use api::*;
-pub use cursor::{SegmentReader, SegmentWriter};
+pub use cursor::{Reader, Writer};
 pub(crate) use held_lock::HeldLock;
 pub use list::List;
 pub(crate) use list::list_map;

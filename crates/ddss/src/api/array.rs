@@ -48,14 +48,10 @@ impl Segment {
 #[twin]
 impl<T> Array<T> {
     /// Returns the number of values.
+    #[allow(clippy::len_without_is_empty, reason = "an array without values is useless")]
     pub fn len(&self) -> usize {
         let bytes = self.segment.len() - self.offset;
         usize::try_from(bytes.checked_div(size_of::<T>() as u64).unwrap_or(0)).unwrap_or(usize::MAX)
-    }
-
-    /// Returns true if there is no value.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns the offset of consecutive values.

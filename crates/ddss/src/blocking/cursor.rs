@@ -2,10 +2,9 @@
 
 use super::Segment;
 use crate::error::Error;
-use crate::options::GetOptions;
-use crate::plan::read_window::{ReadWindow, stale, target};
+use crate::options::{GetOptions, PutOptions};
+use crate::plan::read_window::{ReadWindow, target};
 use crate::value::Stamp;
-use ddss_core::Version;
 use ddss_core::limits::VALUE_BYTES_MAX;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::ops::RangeBounds;
@@ -15,36 +14,33 @@ use std::ops::RangeBounds;
 /// While the reader goes on in order, it reads ahead: at first 4 KiB, then twice as much each time, up to 1 MiB. After a
 /// seek it reads what it is asked for.
 ///
-/// When a later version is committed, a read fails with [`io::ErrorKind::StaleNetworkFileHandle`]; after
-/// [`restart`](Self::restart) the reader follows the newest version from its start.
+/// When a later version is committed, a read fails with [`io::ErrorKind::StaleNetworkFileHandle`]; a new reader follows the
+/// newest version.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{GetOptions, PutOptions};
 /// use std::io::{BufRead, Write};
 /// let notes = client.segment("notes").allocate(64)?;
-/// let mut writer = notes.writer(0);
+/// let mut writer = notes.writer(0, PutOptions::new());
 /// writeln!(writer, "first line")?;
 /// let stamp = writer.finish()?;
-/// let line = notes.reader(..)?.lines().next().transpose()?;
+/// let line = notes.reader(.., GetOptions::new())?.lines().next().transpose()?;
 /// assert_eq!((line.as_deref(), stamp.version.0), (Some("first line"), 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct SegmentReader {
+pub struct Reader<'p> {
     segment: Segment,
     window: ReadWindow,
+    options: GetOptions<'p>,
 }
 
-impl SegmentReader {
+impl Reader<'_> {
     /// Returns version and timestamp of the bytes; `None` before the first read.
     pub fn stamp(&self) -> Option<Stamp> {
         self.window.stamp()
-    }
-
-    /// Moves to the start of the range and follows the newest version from there.
-    pub fn restart(&mut self) {
-        self.window.restart();
     }
 
     /// Reads bytes from the cursor on, unless there are some.
@@ -53,19 +49,15 @@ impl SegmentReader {
             return Ok(());
         }
         let range = self.window.next_range(asked);
-        let value = match self.window.stamp() {
-            None => self.segment.get(range).map_err(io::Error::other)?,
-            Some(Stamp { version, .. }) => self
-                .segment
-                .get_with(range, GetOptions::new().at_version(version))
-                .map_err(|error| stale(error, version))?,
-        };
-        self.window.load(self.window.at(), value);
+        let value =
+            self.segment.get_with(range, self.options.of_next_read(self.window.stamp().map(|stamp| stamp.version)));
+        let value = value.map_err(|error| self.window.error(error))?;
+        self.window.load(self.window.at(), value, self.options.progress.as_deref_mut());
         Ok(())
     }
 }
 
-impl Read for SegmentReader {
+impl Read for Reader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -75,7 +67,7 @@ impl Read for SegmentReader {
     }
 }
 
-impl BufRead for SegmentReader {
+impl BufRead for Reader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.load(ReadWindow::any())?;
         Ok(self.window.unread())
@@ -87,7 +79,7 @@ impl BufRead for SegmentReader {
 }
 
 /// A seek itself reads nothing. To bytes that are here it costs nothing; elsewhere the next read gets what it asks for.
-impl Seek for SegmentReader {
+impl Seek for Reader<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.window.seek(to)
     }
@@ -104,34 +96,30 @@ impl Seek for SegmentReader {
 /// use std::io::Write;
 ///
 /// let notes = client.segment("notes").allocate(64)?;
-/// let mut writer: ddss::SegmentWriter = notes.writer(0);
+/// let mut writer: ddss::Writer<'_> = notes.writer(0, ddss::PutOptions::new());
 /// writeln!(writer, "first line")?;
 /// assert_eq!(writer.finish()?.version.0, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is written before `finish`"]
-pub struct SegmentWriter {
+pub struct Writer<'p> {
     segment: Segment,
     offset: u64,
     value: Vec<u8>,
     /// Place of the cursor in the value.
     at: u64,
+    options: PutOptions<'p>,
 }
 
-impl SegmentWriter {
+impl Writer<'_> {
     /// Puts all bytes that were written.
     pub fn finish(self) -> Result<Stamp, Error> {
-        self.segment.put(self.offset, &self.value)
-    }
-
-    /// Puts all bytes that were written if the segment still has that version, like [`Segment::put_if`].
-    pub fn finish_if(self, version: Version) -> Result<Stamp, Error> {
-        self.segment.put_if(version, self.offset, &self.value)
+        self.segment.put_with(&[(self.offset, &self.value)], self.options)
     }
 }
 
-impl Write for SegmentWriter {
+impl Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.segment.len().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
         let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
@@ -154,7 +142,7 @@ impl Write for SegmentWriter {
     }
 }
 
-impl Seek for SegmentWriter {
+impl Seek for Writer<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = target(to, self.at, self.value.len() as u64)?;
         Ok(self.at)
@@ -162,15 +150,30 @@ impl Seek for SegmentWriter {
 }
 
 impl Segment {
-    /// Returns a reader of a range, for code that takes [`Read`], [`BufRead`] and [`Seek`].
-    pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<SegmentReader, Error> {
+    /// Returns a reader of a range, for code that takes [`Read`], [`BufRead`] and [`Seek`]. The first read obeys the
+    /// options, and progress is called after each part that is read ahead, with its end in the range.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let mut file = std::io::sink();
+    /// use ddss::GetOptions;
+    /// let image = client.segment("image").allocate(3 << 20)?;
+    /// let mut last = (0, 0);
+    /// let mut bar = |done, total| last = (done, total);
+    /// std::io::copy(&mut image.reader(.., GetOptions::new().progress(&mut bar))?, &mut file)?;
+    /// assert_eq!(last, (3 << 20, 3 << 20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reader<'p>(&self, range: impl RangeBounds<u64>, options: GetOptions<'p>) -> Result<Reader<'p>, Error> {
         let (begin, bytes) = self.location().place_of_stream(range)?;
-        Ok(SegmentReader { segment: self.clone(), window: ReadWindow::new(begin, bytes) })
+        Ok(Reader { segment: self.clone(), window: ReadWindow::new(begin, bytes), options })
     }
 
-    /// Returns a writer of a value that begins at `offset`, for code that takes [`Write`] and [`Seek`].
-    pub fn writer(&self, offset: u64) -> SegmentWriter {
-        SegmentWriter { segment: self.clone(), offset, value: Vec::new(), at: 0 }
+    /// Returns a writer of a value that begins at `offset`, for code that takes [`Write`] and [`Seek`]. Its end obeys the
+    /// options.
+    pub fn writer<'p>(&self, offset: u64, options: PutOptions<'p>) -> Writer<'p> {
+        Writer { segment: self.clone(), offset, value: Vec::new(), at: 0, options }
     }
 }
 
@@ -187,14 +190,14 @@ mod tests {
         let node = TestNode::start_with(|config| config.pool_bytes = 64 << 20);
         let bytes = 2 * TRANSFER_BYTES_MAX + 5;
         let segment = node.client().segment("stream").allocate(Spec::new(bytes as u64)).unwrap();
-        let mut writer = segment.writer(1);
+        let mut writer = segment.writer(1, PutOptions::new());
         writer.write_all(&vec![7; bytes - 1]).unwrap();
         let full = writer.write(&[1]).unwrap_err();
         assert_eq!((full.kind(), segment.get(0..8).unwrap().version().0), (io::ErrorKind::StorageFull, 0));
         writer.seek(SeekFrom::Start(3)).unwrap();
         writer.write_all(&[8]).unwrap();
         let stamp = writer.finish().unwrap();
-        let mut reader = segment.reader(1..).unwrap();
+        let mut reader = segment.reader(1.., GetOptions::new()).unwrap();
         let mut all = Vec::new();
         reader.read_to_end(&mut all).unwrap();
         assert!(all.len() == bytes - 1 && all[3] == 8 && all.iter().filter(|&&byte| byte == 7).count() == bytes - 2);
@@ -204,9 +207,39 @@ mod tests {
         reader.rewind().unwrap();
         let stale = reader.read(&mut [0; 8]).unwrap_err();
         assert_eq!(stale.kind(), io::ErrorKind::StaleNetworkFileHandle);
-        reader.restart();
+        let mut reader = segment.reader(1.., GetOptions::new()).unwrap();
         assert_eq!((reader.read(&mut [0; 8]).unwrap(), reader.stamp().unwrap().version.0), (8, 2));
-        assert!(segment.reader(..bytes as u64 + 1).is_err() && reader.seek(SeekFrom::Current(-9)).is_err());
+        let beyond = segment.reader(..bytes as u64 + 1, GetOptions::new());
+        assert!(beyond.is_err() && reader.seek(SeekFrom::Current(-9)).is_err());
+    }
+
+    #[test]
+    fn cursors_obey_their_options() {
+        // If this broke, a stream would replace a version that its writer has not seen, or be of another one than asked for.
+        let node = TestNode::start();
+        let segment = node.client().segment("stream").allocate(Spec::new(20_000).history(1)).unwrap();
+        let first = segment.put(0, &[1; 20_000]).unwrap();
+        let second = segment.put(0, &[2; 20_000]).unwrap();
+        let mut calls = Vec::new();
+        let mut note = |done, total| calls.push((done, total));
+        let options = GetOptions::new().at_version(first.version).progress(&mut note);
+        let (mut reader, mut all) = (segment.reader(2000.., options).unwrap(), Vec::new());
+        reader.read_to_end(&mut all).unwrap();
+        assert_eq!((reader.stamp(), all == [1; 18_000]), (Some(first), true));
+        drop(reader);
+        assert!(calls.is_sorted() && calls.len() > 1 && calls.last() == Some(&(18_000, 18_000)), "{calls:?}");
+        let hasty = segment.with_timeout(std::time::Duration::from_millis(20));
+        let mut later = hasty.reader(.., GetOptions::new().newer_than(second.version)).unwrap();
+        let late = later.read(&mut [0; 8]).unwrap_err().downcast::<Error>().unwrap();
+        assert_eq!(late.kind(), crate::ErrorKind::TimedOut);
+        let mut calls = Vec::new();
+        let mut note = |done, total| calls.push((done, total));
+        let mut stale = segment.writer(0, PutOptions::new().if_version(first.version));
+        stale.write_all(b"stale").unwrap();
+        assert!(stale.finish().unwrap_err().is_conflict());
+        let mut fresh = segment.writer(0, PutOptions::new().if_version(second.version).progress(&mut note));
+        fresh.write_all(b"fresh").unwrap();
+        assert_eq!((fresh.finish().unwrap().version.0, calls), (3, vec![(5, 5)]));
     }
 
     #[test]
@@ -216,7 +249,7 @@ mod tests {
         let bytes: Vec<u8> = (0..8u32 << 18).flat_map(|word| word.to_le_bytes()).collect();
         let segment = node.client().segment("index").allocate(Spec::new(bytes.len() as u64)).unwrap();
         segment.put(0, &bytes).unwrap();
-        let mut reader = segment.reader(..).unwrap();
+        let mut reader = segment.reader(.., GetOptions::new()).unwrap();
         let (mut gets, mut moved) = node.gets(0);
         let mut costs = |of: u64| {
             let now = node.gets(gets + of);
@@ -224,7 +257,7 @@ mod tests {
             (gets, moved) = now;
             cost
         };
-        let word = |reader: &mut SegmentReader, at: u64| {
+        let word = |reader: &mut Reader<'_>, at: u64| {
             let mut word = [0; 4];
             reader.seek(SeekFrom::Start(at)).unwrap();
             reader.read_exact(&mut word).unwrap();

@@ -12,7 +12,7 @@ use crate::client::Client;
 use ddss_twin::{keep as only_blocking, skip as only_aio, strip as twin};
 
 pub use api::*;
-pub use cursor::{SegmentReader, SegmentWriter};
+pub use cursor::{Reader, Writer};
 pub(crate) use held_lock::HeldLock;
 pub(crate) use list::list_map;
 pub use list::{List, SegmentList};

@@ -1,8 +1,8 @@
 //! Buffer of a reader: what it holds of its range, and what to read next.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::plan::transfer::Progress;
 use crate::value::{Stamp, Value};
-use ddss_core::Version;
 use ddss_core::limits::TRANSFER_BYTES_MAX;
 use std::io::{self, SeekFrom};
 
@@ -36,12 +36,6 @@ impl ReadWindow {
         self.at
     }
 
-    /// Moves to the start, and accepts any version from there.
-    pub(crate) fn restart(&mut self) {
-        (self.at, self.stamp) = (0, None);
-        self.loaded.clear();
-    }
-
     /// Returns true if bytes have to be read before the cursor can move on.
     pub(crate) fn needs_bytes(&self) -> bool {
         self.at < self.bytes && self.unread().is_empty()
@@ -64,9 +58,23 @@ impl ReadWindow {
     }
 
     /// Takes the bytes that were read at that place of the range.
-    pub(crate) fn load(&mut self, at: u64, value: Value) {
+    pub(crate) fn load(&mut self, at: u64, value: Value, progress: Option<&mut Progress<'_>>) {
         self.stamp = Some(value.stamp);
         (self.loaded_at, self.loaded) = (at, value.value);
+        if let Some(progress) = progress {
+            progress(at + self.loaded.len() as u64, self.bytes);
+        }
+    }
+
+    /// Returns the error of a read whose version may be gone.
+    pub(crate) fn error(&self, error: Error) -> io::Error {
+        match self.stamp {
+            Some(Stamp { version, .. }) if error.kind() == ErrorKind::VersionGone => io::Error::new(
+                io::ErrorKind::StaleNetworkFileHandle,
+                format!("the segment has changed since {version} was read from the start: begin with a new reader"),
+            ),
+            _ => io::Error::other(error),
+        }
     }
 
     /// Moves bytes that are here to the caller.
@@ -102,15 +110,4 @@ pub(crate) fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
         SeekFrom::End(distance) => end.checked_add_signed(distance),
     };
     place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a seek leads before the first byte"))
-}
-
-/// Returns the error of a read whose version may be gone.
-pub(crate) fn stale(error: Error, version: Version) -> io::Error {
-    match error.kind() {
-        crate::error::ErrorKind::VersionGone => io::Error::new(
-            io::ErrorKind::StaleNetworkFileHandle,
-            format!("the segment has changed since {version} was read from the start: restart the reader"),
-        ),
-        _ => io::Error::other(error),
-    }
 }
