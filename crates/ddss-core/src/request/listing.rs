@@ -89,8 +89,10 @@ pub enum DegradedReason {
     NoAnswer,
 }
 
-impl From<Refusal> for DegradedReason {
-    fn from(refusal: Refusal) -> Self {
+impl DegradedReason {
+    /// Returns the reason of a refusal. For the daemon.
+    #[doc(hidden)]
+    pub const fn of_refusal(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NotReady => Self::NotReady,
             Refusal::NoRoom => Self::NoRoom,
@@ -99,9 +101,7 @@ impl From<Refusal> for DegradedReason {
             Refusal::NoAnswer => Self::NoAnswer,
         }
     }
-}
 
-impl DegradedReason {
     const ALL: [Self; 7] =
         [Self::Away, Self::Waiting, Self::NotReady, Self::NoRoom, Self::OverQuota, Self::NoFiles, Self::NoAnswer];
 

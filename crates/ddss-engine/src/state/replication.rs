@@ -443,7 +443,7 @@ impl ReplicatedSegment {
             return None;
         }
         Some(match self.refusals.get(&self.node) {
-            Some(refused) => refused.why.into(),
+            Some(refused) => DegradedReason::of_refusal(refused.why),
             None if is_up => DegradedReason::Waiting,
             None => DegradedReason::Away,
         })
