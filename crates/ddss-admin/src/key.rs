@@ -95,12 +95,23 @@ impl ClusterKey {
 
     /// Reads a key file, if no other user can.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let user = rustix::process::geteuid().as_raw();
+        // Root may hand its key to a service of another user, never the other way round.
+        Self::read_of(path, |owner| owner == user || owner == 0)
+    }
+
+    /// Reads a key file to show it. Root may look at the key of a service of another user.
+    pub fn read_to_show(path: &Path) -> Result<Self, KeyError> {
+        let user = rustix::process::geteuid().as_raw();
+        Self::read_of(path, |owner| owner == user || user == 0)
+    }
+
+    /// Reads a key file of an allowed owner, if only that owner can use it.
+    fn read_of(path: &Path, allows: impl FnOnce(u32) -> bool) -> Result<Self, KeyError> {
         let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         let found = file.metadata().map_err(unreadable)?;
-        let user = rustix::process::geteuid().as_raw();
-        // Root may hand its key to a service of another user, never the other way round.
-        if found.mode() & 0o077 != 0 || (found.uid() != user && found.uid() != 0) {
+        if found.mode() & 0o077 != 0 || !allows(found.uid()) {
             return Err(KeyError::Exposed { path: path.to_owned() });
         }
         let mut text = String::new();

@@ -77,7 +77,7 @@ pub use ddss_ipc::{
 pub use ephemeral::EphemeralNode;
 pub use log_throttle::LogThrottle;
 pub use node::{FailureWatch, Node};
-pub use privileges::drop_privileges;
+pub use privileges::{drop_privileges, forbid_core_dumps};
 pub use start_error::StartError;
 pub use storage::pool_error::PoolError;
 pub use storage::state_dir::StateDirError;

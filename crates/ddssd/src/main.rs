@@ -5,7 +5,8 @@
 use clap::Parser;
 use ddssd::{
     Arguments, Config, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, Settings, StartError,
-    drop_privileges, format_error_chain, notify, record_command, unknown_variables, watchdog_interval,
+    drop_privileges, forbid_core_dumps, format_error_chain, notify, record_command, unknown_variables,
+    watchdog_interval,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -79,7 +80,8 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let rate = LogThrottle::default();
     let log = start_log(filter, rate.clone(), settings.log_json.unwrap_or_default());
     std::panic::set_hook(Box::new(log_panic));
-    if let Err(error) = dropped {
+    let hidden = if config.key.is_some() { forbid_core_dumps() } else { Ok(()) };
+    if let Err(error) = dropped.and(hidden) {
         tracing::warn!(%error, "cannot drop the privileges of this process");
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -5,7 +5,7 @@
 //! a root daemon needs them: locked memory for an adapter, and a port below 1024.
 
 use rustix::io;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
 /// Capabilities that stay, if the process has them.
@@ -20,4 +20,10 @@ pub fn drop_privileges() -> io::Result<()> {
     let now = capabilities(None)?;
     let (effective, permitted) = (now.effective & RETAINED, now.permitted & RETAINED);
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
+}
+
+/// Keeps the memory of this process out of core dumps, and out of reach of other processes of its user: it holds the
+/// cluster's key.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }

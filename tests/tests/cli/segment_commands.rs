@@ -174,7 +174,9 @@ fn exported_segment_is_imported_with_its_kind_and_properties() {
     out(&old, &["chmod", "640", "rows"]);
     let client = Client::connect_with(ConnectOptions::new().directory(old.folder())).unwrap();
     let map: ddss::Map<str, [u64; 2]> = client.map("users").open_or_allocate(Spec::new(100).entry_len(16, 16)).unwrap();
-    (0..100).for_each(|key| drop(map.put(&format!("key-{key}"), &[key, key * key]).unwrap()));
+    for key in 0..100 {
+        map.put(&format!("key-{key}"), &[key, key * key]).unwrap();
+    }
 
     let properties = |daemon: &Daemon, name: &str| {
         let mut found = json_of(daemon, &["stat", name]);

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{DaemonOptions, binary, copy_program, skipped};
+use ddss_testkit::{DaemonOptions, TempNode, binary, copy_program, skipped};
 
 /// `CAP_NET_BIND_SERVICE` and `CAP_IPC_LOCK`.
 const KEPT: u64 = 1 << 10 | 1 << 14;
@@ -70,5 +70,28 @@ fn root_daemon_serves_other_users_without_capabilities() {
         }
         assert!(Instant::now() < end, "{queues}");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+// If this failed, the file that a crash leaves would give the key of the cluster to whoever may read it.
+#[test]
+fn crash_of_a_node_with_a_key_leaves_no_core_dump() {
+    let test = "crash_of_a_node_with_a_key_leaves_no_core_dump";
+    // In a directory of its own, so that a dump lands there.
+    let unlimited = ["sh", "-c", "cd \"$0\" && ulimit -c unlimited && exec \"$@\""];
+    let has_core = |options: DaemonOptions| {
+        let folder = TempNode::new().unwrap();
+        let through = unlimited.iter().map(|&word| word.to_owned()).chain([folder.path().display().to_string()]);
+        let mut daemon = options.command_prefix(through.collect()).pool_bytes(1 << 20).start().unwrap();
+        let pid = rustix::process::Pid::from_raw(daemon.pid() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::ABORT).unwrap();
+        let status = daemon.process().wait(PATIENCE).unwrap().expect("it was aborted");
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(status.core_dumped(), files > 0, "{status:?}, {files} files");
+        files > 0
+    };
+    match has_core(DaemonOptions::new(1).unwrap()) {
+        true => assert!(!has_core(DaemonOptions::new(1).unwrap().clustered()), "a core of a node with a key"),
+        false => skipped(test, "this machine leaves no core dumps in the directory of a program"),
     }
 }

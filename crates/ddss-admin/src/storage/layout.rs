@@ -12,6 +12,9 @@ pub const FOUND_FILE_NAME: &str = "found";
 /// Environment variable that names the state directory.
 pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
 
+/// State directory of root's daemon, and of the packaged one.
+pub const STATE_FOLDER_OF_ROOT: &str = "/var/lib/ddss";
+
 /// Returns the default state directory: below the daemon's directory if that was named, else the user's usual state
 /// directory (socket directories are often emptied at boot).
 pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
@@ -22,7 +25,7 @@ pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
     };
     match folder {
         Some(folder) => folder.join("state"),
-        None if rustix::process::getuid().is_root() => "/var/lib/ddss".into(),
+        None if rustix::process::getuid().is_root() => STATE_FOLDER_OF_ROOT.into(),
         None => user_state().unwrap_or_else(|| ddss_ipc::default_folder().join("state")),
     }
 }

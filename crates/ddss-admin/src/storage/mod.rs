@@ -10,7 +10,8 @@ mod registry;
 
 pub use last_command::{last_command, record_command};
 pub use layout::{
-    FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_VARIABLE, area_path, default_state_folder, file_folder, shard_folder,
+    FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_FOLDER_OF_ROOT, STATE_VARIABLE, area_path, default_state_folder,
+    file_folder, shard_folder,
 };
 pub use offline::{OfflineError, OfflineNode, OfflineSegment};
 pub use registry::{Entry, Head, Registry, Unusable};

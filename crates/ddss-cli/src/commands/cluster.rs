@@ -5,10 +5,12 @@ use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
 use crate::output::terminal_text::{print_note, print_sentence};
 use ddss::{Client, ConnectOptions};
-use ddss_admin::storage::{FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
+use ddss_admin::storage::{
+    FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_FOLDER_OF_ROOT, STATE_VARIABLE, default_state_folder,
+};
 use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
 use serde_json::json;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
@@ -210,6 +212,12 @@ impl StateOptions {
         let state = self.state_dir.clone().or_else(|| path_variable(STATE_VARIABLE));
         state.unwrap_or_else(|| {
             let folder = self.place.dir.clone().or_else(|| path_variable("DDSS_DIR"));
+            // The packaged daemon's user has its state where root's would be.
+            let of_package = PathBuf::from(STATE_FOLDER_OF_ROOT);
+            let is_owner = |found: Metadata| found.uid() == rustix::process::geteuid().as_raw();
+            if folder.is_none() && std::fs::metadata(&of_package).is_ok_and(is_owner) {
+                return of_package;
+            }
             default_state_folder(folder.as_deref())
         })
     }
@@ -266,7 +274,7 @@ fn init(place: &StateOptions, json: bool) -> Result<(), CommandError> {
 }
 
 fn token(place: &StateOptions, json: bool) -> Result<(), CommandError> {
-    let token = ClusterKey::read(&place.key_path())?.token();
+    let token = ClusterKey::read_to_show(&place.key_path())?.token();
     if json {
         println!("{}", json!({ "token": token }));
     } else {

@@ -37,6 +37,14 @@ fn cluster_key_is_created_and_shown_by_command() {
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     let (code, token, _) = run("ddss", &["cluster", "token", "--dir", folder]);
     assert_eq!((code, token.trim().len()), (0, 64));
+    // Root sees the key of a packaged daemon, whose user is another one, but does not use it.
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(65_534), Some(65_534)).unwrap();
+        assert_eq!(run("ddss", &["cluster", "token", "--dir", folder]).1, token);
+        let (code, _, why) = run("ddssd", &["--dir", folder, "--listen", "127.0.0.1:0"]);
+        assert_eq!(code, 5, "{why}");
+        std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
+    }
     let (code, _, why) = run("ddss", &["cluster", "init", "--dir", folder]);
     assert_eq!(code, 1);
     assert!(why.contains("belongs to a cluster"), "{why}");
