@@ -19,7 +19,7 @@ const HINTS: &[(ErrorKind, &str)] = &[
     (ErrorKind::PermissionDenied, "the owner and root can grant access: `ddss chmod MODE NAME`"),
     (
         ErrorKind::NoSpace,
-        "`ddss ls` shows the sizes of the segments; release some, or restart ddssd with more --pool-bytes",
+        "`ddss ls` shows the sizes of the segments; release some, or give the node more memory (ddssd --pool-bytes, df /dev/shm)",
     ),
     (ErrorKind::NodeDown, "`ddss nodes` shows the live nodes, `ddss status` whether this one serves"),
     (

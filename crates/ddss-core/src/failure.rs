@@ -140,6 +140,9 @@ pub enum Failure {
     /// Two copies need a cluster: this node runs without one.
     #[error("two copies need a cluster: allocate one copy, or start ddssd with peers")]
     NoCluster = 38,
+    /// The file system of the home's shared memory is full, although its pool has room.
+    #[error("the file system of the home's shared memory is full: enlarge it (df /dev/shm there), or free space on it")]
+    NoSharedMemory = 39,
 }
 
 macro_rules! failures {
@@ -199,6 +202,7 @@ failures! {
     InProgress = 36,
     SharedLock = 37,
     NoCluster = 38,
+    NoSharedMemory = 39,
 }
 
 impl Failure {

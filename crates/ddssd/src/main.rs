@@ -61,6 +61,15 @@ fn read_settings(arguments: &Arguments) -> Result<Settings, DaemonError> {
     Ok(arguments.settings.clone().or(from_file.unwrap_or_default()))
 }
 
+/// Says whether the daemon could start now, and what it would change.
+fn print_check(config: &Config) -> Result<(), DaemonError> {
+    if let Some(note) = Node::check(config)? {
+        println!("{note}");
+    }
+    println!("the settings are good");
+    Ok(())
+}
+
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     // Before another thread exists, and before any file is read with the privileges of root.
     let dropped = drop_privileges();
@@ -73,9 +82,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let mut config = Config::from_settings(settings.clone())?;
     config.inherit_socket = true;
     if arguments.check_config {
-        Node::check(&config)?;
-        println!("the settings are good");
-        return Ok(());
+        return print_check(&config);
     }
     let rate = LogThrottle::default();
     let log = start_log(filter, rate.clone(), settings.log_json.unwrap_or_default());

@@ -16,6 +16,7 @@ use crate::status::StatusPage;
 use crate::storage::state_dir;
 use crate::storage::state_dir::StateDirLock;
 use crate::supervisor::{Departure, Supervisor};
+use ddss_admin::storage::MemoryLimit;
 use ddss_core::status::{DaemonState, Gauge};
 use ddss_core::{NodeId, Shard};
 use std::net::SocketAddr;
@@ -79,6 +80,12 @@ impl Node {
         config.check()?;
         recall_addresses(&mut config)?;
         let locks = Self::lock_folders(&config)?;
+        if let Some(limit) = MemoryLimit::of_this_process()
+            && let Some(pool_bytes) = config.fit_into(&limit)
+        {
+            let (limit, path) = (limit.bytes, limit.path.display());
+            tracing::warn!(limit, %path, pool_bytes, segments = config.pool_bytes, "the memory limit is too low for the pool");
+        }
         check_shards(&config)?;
         discard_other_shards(&config);
         let placements = cpu_placement::placements(&config.core, config.progress_threads)?;

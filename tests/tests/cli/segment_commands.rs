@@ -155,6 +155,35 @@ fn doctor_reports_each_problem_with_a_remedy() {
     assert!(words.contains("hexdump") && words.contains("doctor"));
 }
 
+// If this failed, an operator would call a cluster healthy whose next death loses segments.
+#[test]
+fn doctor_fails_where_the_next_death_loses_segments() {
+    let [a, mut b] = Daemon::pair().unwrap();
+    let state = |what: &str, part: &str| {
+        let findings: Value = serde_json::from_str(&run(&a, &["doctor", "--json"]).1).unwrap();
+        let found = findings.as_array().unwrap().iter().find(|row| row["check"] == what).cloned();
+        let found = found.unwrap_or_else(|| panic!("no {what}: {findings}"));
+        assert_eq!(found["state"] == "good", found["advice"] == "", "{found}");
+        (found["state"].as_str().unwrap().to_owned(), found["found"].as_str().unwrap().contains(part))
+    };
+    let until = |what: &str, wanted: &str, part: &str| {
+        let begin = std::time::Instant::now();
+        while state(what, part) != (wanted.to_owned(), true) {
+            assert!(begin.elapsed().as_secs() < 60, "{what} never gets {wanted} with {part:?}");
+        }
+    };
+    until("cluster", "good", "2 of 2 nodes are alive");
+    out(&a, &["allocate", "both", "64", "--copies", "2"]);
+    until("replicas", "good", "1 segments have a replica");
+    // The state of this test's nodes is in memory.
+    assert_eq!(state("state directory", "in memory"), ("bad".to_owned(), true));
+    b.kill().unwrap();
+    until("cluster", "bad", "dead: node 2");
+    until("replicas", "bad", "1 of 1 segments have one copy now, such as both");
+    let (code, out, _) = run(&a, &["doctor"]);
+    assert!(code == 1 && out.contains("ddss cluster remove NODE"), "{code} {out}");
+}
+
 // If this failed, a map or table would come back as plain bytes from a change of the number of progress threads.
 #[test]
 fn exported_segment_is_imported_with_its_kind_and_properties() {

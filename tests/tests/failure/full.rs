@@ -85,6 +85,7 @@ fn full_shared_memory_is_an_error_and_loses_no_data() {
     let (mut made, error) = fill(&before, bytes);
     assert!(made.len() >= 5 && error.kind() == ErrorKind::NoSpace, "{} made: {error}", made.len());
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
+    assert!(error.to_string().contains("shared memory is full"), "{error}");
     // A large allocation takes the rest slice by slice, and returns all of it.
     let large = before.segment("large").allocate(Spec::new(20 * MIB)).unwrap_err();
     assert_eq!(large.kind(), ErrorKind::NoSpace, "{large}");
@@ -131,7 +132,15 @@ fn full_raft_log_stops_only_new_names() {
         return;
     };
     let options = place.options().clustered();
-    let mut daemon = options.argument("--key-file").argument(keep_key(&place)).pool_bytes(16 * MIB).start().unwrap();
+    let founder = format!("1={}", options.listen());
+    let mut daemon = options
+        .argument("--peer")
+        .argument(founder)
+        .argument("--key-file")
+        .argument(keep_key(&place))
+        .pool_bytes(16 * MIB)
+        .start()
+        .unwrap();
     let before = client(&daemon);
     let kept = retry(|| before.segment("kept").allocate(Spec::new(64)));
     kept.put(0, &pattern(1, 64)).unwrap();
@@ -194,7 +203,7 @@ fn unwritable_directories_are_reported_at_start() {
     assert!(code == 4 && said.contains(memory.to_str().unwrap()), "{code}: {said}");
     assert!(said.contains("Read-only file system"), "{said}");
     let folders: &[(&str, &Path)] = &[("--dir", &own), ("--state-dir", &state), ("--key-file", &key)];
-    let (code, said) = cannot_start(&through, &["--listen", "127.0.0.1:0"], folders);
+    let (code, said) = cannot_start(&through, &["--listen", "127.0.0.1:0", "--peer", "1=127.0.0.1:9"], folders);
     assert!(code == 4 && said.contains(state.to_str().unwrap()), "{code}: {said}");
     let (code, said) = cannot_start(&through, &[], &[("--dir", &memory.join("below"))]);
     assert!(code == 4 && said.contains("below") && said.contains("Read-only"), "{code}: {said}");

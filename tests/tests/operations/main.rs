@@ -3,6 +3,7 @@
 mod founding;
 mod health;
 mod log_throttle;
+mod memory_limit;
 mod metrics;
 mod packages;
 mod preflight;

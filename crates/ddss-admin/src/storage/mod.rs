@@ -5,6 +5,7 @@
 
 mod last_command;
 mod layout;
+mod memory_limit;
 mod offline;
 mod registry;
 
@@ -13,5 +14,6 @@ pub use layout::{
     FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_FOLDER_OF_ROOT, STATE_VARIABLE, area_path, default_state_folder,
     file_folder, shard_folder,
 };
+pub use memory_limit::MemoryLimit;
 pub use offline::{OfflineError, OfflineNode, OfflineSegment};
 pub use registry::{Entry, Head, Registry, Unusable};

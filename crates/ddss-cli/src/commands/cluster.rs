@@ -206,20 +206,23 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Returns the state directory that the daemon itself would use.
+pub(crate) fn state_folder(named: Option<PathBuf>, place: &DaemonOptions) -> PathBuf {
+    named.or_else(|| path_variable(STATE_VARIABLE)).unwrap_or_else(|| {
+        let folder = place.dir.clone().or_else(|| path_variable("DDSS_DIR"));
+        // The packaged daemon's user has its state where root's would be.
+        let of_package = PathBuf::from(STATE_FOLDER_OF_ROOT);
+        let is_owner = |found: Metadata| found.uid() == rustix::process::geteuid().as_raw();
+        if folder.is_none() && std::fs::metadata(&of_package).is_ok_and(is_owner) {
+            return of_package;
+        }
+        default_state_folder(folder.as_deref())
+    })
+}
+
 impl StateOptions {
-    /// Returns the directory that the daemon itself would use.
     fn folder(&self) -> PathBuf {
-        let state = self.state_dir.clone().or_else(|| path_variable(STATE_VARIABLE));
-        state.unwrap_or_else(|| {
-            let folder = self.place.dir.clone().or_else(|| path_variable("DDSS_DIR"));
-            // The packaged daemon's user has its state where root's would be.
-            let of_package = PathBuf::from(STATE_FOLDER_OF_ROOT);
-            let is_owner = |found: Metadata| found.uid() == rustix::process::geteuid().as_raw();
-            if folder.is_none() && std::fs::metadata(&of_package).is_ok_and(is_owner) {
-                return of_package;
-            }
-            default_state_folder(folder.as_deref())
-        })
+        state_folder(self.state_dir.clone(), &self.place)
     }
 
     fn make_folder(&self) -> Result<(), CommandError> {

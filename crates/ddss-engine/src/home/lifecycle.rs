@@ -4,7 +4,6 @@ use crate::action::Action;
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::requester::{ReplyFields, Requester};
-use crate::state::memory::areas::no_room;
 use crate::state::replication::Role;
 use ddss_core::{
     Access, Failure, Header, Message, Name, Outcome, Permissions, Principal, Record, SegmentId, Spec, Storage,
@@ -63,9 +62,11 @@ impl Home<'_> {
         }
         if !made {
             // The segment was not visible yet.
+            // The pool had room, so it is the file system that has none.
             let (name, failure) = match self.segments.get(id) {
-                Ok(segment) => (Some(segment.name()), no_room(segment.spec.storage)),
-                Err(_) => (None, Failure::NoSpace),
+                Ok(segment) if segment.spec.storage == Storage::File => (Some(segment.name()), Failure::NoFileSpace),
+                Ok(segment) => (Some(segment.name()), Failure::NoSharedMemory),
+                Err(_) => (None, Failure::NoSharedMemory),
             };
             if let Ok(released) = self.segments.release(id, now.steady_us) {
                 debug_assert!(released.is_empty());

@@ -84,7 +84,7 @@ impl ErrorKind {
                 Self::LimitReached
             }
             Failure::QuotaBytes | Failure::QuotaSegments => Self::OverQuota,
-            Failure::NoSpace | Failure::NoFileSpace => Self::NoSpace,
+            Failure::NoSpace | Failure::NoFileSpace | Failure::NoSharedMemory => Self::NoSpace,
             Failure::NodeDown | Failure::GoingDown | Failure::UploadGone => Self::NodeDown,
             Failure::NoMajority => Self::NoMajority,
             Failure::TimedOut => Self::TimedOut,

@@ -4,12 +4,13 @@ use super::quota_table::QuotaTable;
 use crate::control::shard_address;
 use crate::cpu_placement;
 use crate::start_error::StartError;
-use ddss_admin::storage::shard_folder;
+use ddss_admin::storage::{MemoryLimit, shard_folder};
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
 use ddss_core::limits::{PAGE_BYTES, PLANES_MAX, SEGMENTS_PER_NODE_DEFAULT, WAITS_PER_CLIENT_DEFAULT};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -188,6 +189,18 @@ impl Config {
         Ok(())
     }
 
+    /// Lowers the pool to what a memory limit leaves, but not below the memory that segments have already. Returns the
+    /// size that does not fit.
+    pub(crate) fn fit_into(&mut self, limit: &MemoryLimit) -> Option<u64> {
+        let least = u64::from(self.progress_threads) * PAGE_BYTES as u64;
+        let folders = (0..self.progress_threads).map(|shard| shard_folder(&self.memory_folder, shard));
+        let used: u64 = folders.map(|folder| bytes_in(&folder)).sum();
+        let most = limit.pool_bytes().max(used).max(least);
+        let wanted = self.pool_bytes;
+        self.pool_bytes = wanted.min(most);
+        (wanted > most).then_some(wanted)
+    }
+
     /// Returns the configuration of one shard: its own memory folder and address, and its part of the bytes.
     pub(crate) fn for_shard(&self, shard: Shard) -> Self {
         let mut config = self.clone();
@@ -202,6 +215,13 @@ impl Config {
     pub fn socket(&self) -> PathBuf {
         self.folder.join(ddss_ipc::SOCKET_NAME)
     }
+}
+
+/// Returns the memory that the areas of segments in a folder have.
+fn bytes_in(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let areas = files.filter(|file| file.file_name().to_string_lossy().starts_with("area-"));
+    areas.filter_map(|area| area.metadata().ok()).map(|area| area.blocks() * 512).sum()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::storage::file_segments::Files;
 use crate::storage::pool_error::PoolError;
 use crate::storage::state_dir;
 use crate::storage::state_dir::StateDirLock;
-use ddss_admin::storage::{Registry, file_folder, shard_folder};
+use ddss_admin::storage::{MemoryLimit, Registry, file_folder, shard_folder};
 use ddss_core::{NodeId, Shard};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io;
@@ -21,7 +21,9 @@ use std::path::PathBuf;
 impl Node {
     /// Checks that a node could start with this configuration now: folders, cores, fabric and addresses. Takes each
     /// lock and each address for an instant only.
-    pub fn check(config: &Config) -> Result<(), StartError> {
+    ///
+    /// Returns what the node would do differently from its settings.
+    pub fn check(config: &Config) -> Result<Option<String>, StartError> {
         config.check()?;
         let mut config = config.clone();
         recall_addresses(&mut config)?;
@@ -36,7 +38,16 @@ impl Node {
         if config.key.is_some() {
             check_addresses(config)?;
         }
-        config.metrics.map_or(Ok(()), can_listen)
+        config.metrics.map_or(Ok(()), can_listen)?;
+        let limit = MemoryLimit::of_this_process();
+        Ok(limit.and_then(|limit| {
+            let mut fitting = config.clone();
+            let wanted = fitting.fit_into(&limit)?;
+            let (bytes, path, segments) = (limit.bytes, limit.path.display(), fitting.pool_bytes);
+            Some(format!(
+                "the memory limit is {bytes} bytes ({path}): segments may have {segments} of --pool-bytes {wanted}"
+            ))
+        }))
     }
 }
 

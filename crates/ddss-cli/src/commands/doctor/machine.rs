@@ -1,47 +1,19 @@
 //! The command `doctor`: checks this machine for a node and its clients, with advice for each problem.
 
+use super::finding::{Finding, State, finding};
+use super::memory_file_systems::is_in_memory;
 use crate::arguments::DaemonOptions;
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::hints::next_step;
 use crate::output::table::format_bytes;
 use crate::output::terminal_text::print_sentence;
+use ddss_admin::Settings;
+use ddss_admin::storage::MemoryLimit;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
-
-/// Result of a check.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Good,
-    /// Works, but slower than possible.
-    Poor,
-    /// Does not work.
-    Bad,
-}
-
-impl State {
-    fn word(self) -> &'static str {
-        match self {
-            State::Good => "good",
-            State::Poor => "poor",
-            State::Bad => "bad",
-        }
-    }
-}
-
-struct Finding {
-    check: &'static str,
-    state: State,
-    found: String,
-    advice: String,
-}
-
-fn finding(check: &'static str, state: State, found: impl Into<String>, advice: &str) -> Finding {
-    let advice = if state == State::Good { String::new() } else { advice.to_owned() };
-    Finding { check, state, found: found.into(), advice }
-}
 
 fn read(path: &str) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
@@ -97,23 +69,20 @@ fn locked_memory() -> Finding {
     finding("locked memory", state, found, advice)
 }
 
-/// File systems that live in memory: tmpfs, ramfs, hugetlbfs.
-const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
-
 /// Checks the daemon's memory directory: enough space, and not on a disk.
 fn shared_memory(options: &DaemonOptions) -> Finding {
-    let folder = ddss_admin::Settings::memory_folder(options.dir.clone());
+    let folder = Settings::memory_folder(options.dir.clone());
     // A directory that does not exist yet will be created in its nearest existing ancestor.
     let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
-    let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));
+    let found = rustix::fs::statvfs(there).ok().zip(is_in_memory(there));
     let place = there.display();
-    let Ok((room, kind)) = found else {
+    let Some((room, is_in_memory)) = found else {
         let advice = "mount -t tmpfs tmpfs /dev/shm, or name another --memory-dir";
         return finding("shared memory", State::Bad, format!("cannot inspect {place}"), advice);
     };
     let (free, total) = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize);
     let words = format!("{} of {} are free in {place}", format_bytes(free), format_bytes(total));
-    if !MEMORY_FILE_SYSTEMS.contains(&kind) {
+    if !is_in_memory {
         let advice =
             "this is a disk, to which puts are written back: choose a --memory-dir on a tmpfs, such as /dev/shm";
         return finding("shared memory", State::Poor, words, advice);
@@ -125,6 +94,17 @@ fn shared_memory(options: &DaemonOptions) -> Finding {
         words,
         "segments are stored there: enlarge that file system (mount -o remount,size=8G)",
     )
+}
+
+/// Checks the memory limit of this control group. A daemon in another one has another limit.
+fn memory_limit() -> Finding {
+    let Some(limit) = MemoryLimit::of_this_process() else {
+        return finding("memory limit", State::Good, "none for this control group", "");
+    };
+    let found = format!("{}: {} for segments", format_bytes(limit.bytes), format_bytes(limit.pool_bytes()));
+    let state = if limit.pool_bytes() >= Settings::POOL_BYTES { State::Good } else { State::Poor };
+    let advice = format!("raise it for a larger pool ({})", limit.path.display());
+    finding("memory limit", state, found, &advice)
 }
 
 fn queues() -> Vec<Finding> {
@@ -244,7 +224,8 @@ fn print(findings: &[Finding]) {
 pub(crate) fn run(options: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let mut findings = vec![daemon(options)];
     findings.extend(pinning(options));
-    findings.extend([cores(), shared_memory(options)]);
+    findings.extend(super::cluster::checks(options));
+    findings.extend([cores(), shared_memory(options), memory_limit()]);
     findings.push(limit(
         "open files",
         Resource::Nofile,

@@ -1,0 +1,62 @@
+//! Checks of the cluster: what a death would cost now.
+
+use super::finding::{Finding, State, finding};
+use super::memory_file_systems::is_in_memory;
+use crate::arguments::DaemonOptions;
+use crate::commands::cluster;
+use crate::connect::connect;
+use ddss::ReplicationInfo;
+use ddss_admin::ClusterKey;
+
+/// Checks the other nodes, the copies of segments, and the state directory. A node without a cluster has none of them.
+pub(super) fn checks(options: &DaemonOptions) -> Vec<Finding> {
+    let Ok(seen) = cluster::fetch(options) else { return Vec::new() };
+    let mut findings = vec![nodes(&seen)];
+    findings.extend(copies(options));
+    findings.extend(state_directory(options));
+    findings
+}
+
+fn nodes(seen: &cluster::ClusterView) -> Finding {
+    let dead = seen.nodes.iter().filter(|report| !report.alive).map(|report| report.node.to_string());
+    let dead = dead.collect::<Vec<_>>().join(", ");
+    if !seen.majority {
+        let advice = "start the daemons of the other voters: until then no segment can be allocated or released";
+        return finding("cluster", State::Bad, "no majority of the voters is reachable", advice);
+    }
+    let state = if dead.is_empty() { State::Good } else { State::Bad };
+    let found = match dead.as_str() {
+        "" => seen.describe(),
+        dead => format!("dead: node {dead}"),
+    };
+    finding("cluster", state, found, "start its daemon, or take it out for good: ddss cluster remove NODE")
+}
+
+/// Checks that each segment of two copies has both.
+fn copies(options: &DaemonOptions) -> Option<Finding> {
+    let client = connect(options).ok()?;
+    let listed = client.list("").ok()?.collect::<Result<Vec<_>, _>>().ok()?;
+    let with_copies = listed.iter().filter(|listing| listing.copies > 1).count();
+    let lacking = |state| matches!(state, ReplicationInfo::Degraded | ReplicationInfo::Unsure);
+    let names = listed.iter().filter(|listing| lacking(listing.replication)).map(|listing| listing.name.as_str());
+    let names: Vec<&str> = names.collect();
+    let Some(first) = names.first() else {
+        return Some(finding("replicas", State::Good, format!("{with_copies} segments have a replica"), ""));
+    };
+    let found = format!("{} of {with_copies} segments have one copy now, such as {first}", names.len());
+    let advice = format!("the death of their home would lose them: ddss stat {first} says why");
+    Some(finding("replicas", State::Bad, found, &advice))
+}
+
+/// Checks that the cluster's decisions and this node's identity survive a reboot.
+fn state_directory(options: &DaemonOptions) -> Option<Finding> {
+    let folder = cluster::state_folder(None, options);
+    // A daemon with another --state-dir, or of another user, is not judged by this one.
+    if !folder.join(ClusterKey::FILE_NAME).exists() {
+        return None;
+    }
+    let state = if is_in_memory(&folder)? { State::Bad } else { State::Good };
+    let advice = "it is gone after a reboot, and the node with it: choose a --state-dir on a disk";
+    let kind = if state == State::Bad { "in memory" } else { "on a disk" };
+    Some(finding("state directory", state, format!("{} is {kind}", folder.display()), advice))
+}
