@@ -25,7 +25,7 @@ impl Retry {
     /// Returns the pause before the next attempt of a call that ended so. `None`: the call has ended.
     #[cold]
     pub(crate) fn pause(&mut self, plan: &CallPlan<'_>, outcome: Outcome, deadline: Instant) -> Option<Duration> {
-        if !self.is_enabled || !is_away(outcome) || !plan.is_repeatable() {
+        if !self.is_enabled || !is_away(plan, outcome) || !plan.is_repeatable() {
             return None;
         }
         let last = if plan.is_harmless { Self::LAST_ATTEMPT } else { Self::LAST_ATTEMPT_WITH_EFFECT };
@@ -35,9 +35,14 @@ impl Retry {
     }
 }
 
-/// Returns true if the call did nothing, and its home or a successor may be there later.
-fn is_away(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(Failure::NodeDown | Failure::InProgress))
+/// Returns true if the call did nothing, and its home, a successor or the leader may be there later. A call that makes or
+/// releases a name waits for a majority at its home.
+fn is_away(plan: &CallPlan<'_>, outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(Failure::NodeDown | Failure::InProgress) => true,
+        Outcome::Failed(Failure::NoMajority) => plan.is_harmless,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -61,11 +66,15 @@ mod tests {
         for other in [Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::Locked), Outcome::Done] {
             assert_eq!(pause(&null, other, 1000), None);
         }
+        // A lookup of a name ends with its deadline, and not with that of the leader.
+        let no_majority = Outcome::Failed(Failure::NoMajority);
+        assert!(pause(&null, no_majority, 1000).is_some());
         // A lock ends with its home.
         assert_eq!(pause(&unlock, away, 1000), None);
         assert_eq!(pause(&null, away, 1), None);
         let put = CallPlan::new("release", "it", Operation::Release { segment });
         assert!(pause(&put, away, 1000).is_some() && pause(&put, away, 10).is_none());
+        assert_eq!(pause(&put, no_majority, 1000), None);
         let (mut retry, soon) = (Retry::new(true), Instant::now() + Duration::from_secs(1));
         assert!((0..100).filter_map(|_| retry.pause(&null, away, soon)).all(|pause| pause < Duration::from_secs(1)));
         assert_eq!(Retry::new(false).pause(&null, away, soon), None);
