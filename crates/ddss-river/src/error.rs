@@ -149,6 +149,36 @@ pub enum QueueError {
         /// Number of the unit.
         unit: u32,
     },
+    /// There is no complete collection of this name.
+    #[error("there is no collection {collection}: load it")]
+    UnknownCollection {
+        /// Name of the collection.
+        collection: String,
+    },
+    /// The name is taken: by a collection, or by one whose loading was interrupted.
+    #[error("collection {collection} exists: release river/files/{collection} before you load it again")]
+    CollectionExists {
+        /// Name of the collection.
+        collection: String,
+    },
+    /// A file server is lost, or cannot write: its disk is full, for instance.
+    #[error("file server {server:016x} is lost, or cannot write")]
+    ServerLost {
+        /// Number of the server.
+        server: u64,
+    },
+    /// Both mirrors have lost a chunk, or it is damaged there.
+    #[error("chunk {chunk} of part {part} of collection {collection} is lost on file servers {:016x} and {:016x}", servers[0], servers[1])]
+    ChunkLost {
+        /// Name of the collection.
+        collection: String,
+        /// Number of the part.
+        part: u32,
+        /// Number of the chunk.
+        chunk: u32,
+        /// Numbers of the servers.
+        servers: [u64; 2],
+    },
     /// A row of a unit queue is of another release, or damaged.
     #[error(
         "row {row} of unit queue {queue} is of another release: use one release in all its processes, or release it"

@@ -27,14 +27,18 @@
 //!
 //! A [`UnitQueue`] lists work units in a table of the cluster. Workers claim them; the list survives each process.
 //!
+//! [`Files`] loads and reads collections, whose parts lie on two [`FileServer`]s each.
+//!
 //! The engines are in `ddss-river-core`, the members are those of `ddss-group`. This crate joins them: `state` is what callers and
-//! the service thread share, `link` the service thread, `queue` the calls of a queue, `units` those of a unit queue.
+//! the service thread share, `link` the service thread, `queue` the calls of a queue, `units` those of a
+//! unit queue, and `files` the mirrored files.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 mod error;
+mod files;
 mod link;
 mod queue;
 mod state;
@@ -42,6 +46,7 @@ mod units;
 
 pub use ddss_river_core::Guarantee;
 pub use error::QueueError;
+pub use files::{CollectionInfo, CollectionReader, Damage, FileServer, Files, FilesOptions};
 pub use queue::{Consumer, Message, Producer, Queue, QueueInfo, QueueMember, QueueOptions, QueueStatus};
 pub use units::{Unit, UnitInfo, UnitOptions, UnitQueue, UnitStatus};
 

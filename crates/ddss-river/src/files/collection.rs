@@ -1,0 +1,335 @@
+//! Collections: loading and reading.
+
+use super::catalogue::{Catalogue, PARTS_MAX, PartRow};
+use super::client::{READ_SLOTS, Shared, State, User};
+use super::options::FilesOptions;
+use super::port::{Endpoint, Port};
+use super::wire::{CHUNK_BYTES, PART_BYTES_MAX, WRITE_WINDOW, chunks_of};
+use crate::error::QueueError;
+use crate::state::SlotMemory;
+use ddss::Client;
+use ddss_group::Wake;
+use ddss_river_core::Mirror;
+use ddss_river_core::limits::GENERATION_MAX;
+use ddss_runtime::{IdleConfig, ProgressThread};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of a part, unless a collection has more parts than it may.
+const PART_BYTES: u64 = 64 << 20;
+
+/// A collection, as its catalogue describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct CollectionInfo {
+    /// Parts.
+    pub parts: u32,
+    /// Bytes of all parts.
+    pub bytes: u64,
+    /// Numbers of the file servers that have a part.
+    pub servers: Vec<u64>,
+}
+
+impl CollectionInfo {
+    fn of(parts: &[PartRow]) -> Self {
+        let mut servers: Vec<u64> = parts.iter().flat_map(|part| part.servers).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        Self { parts: parts.len() as u32, bytes, servers }
+    }
+}
+
+/// A damaged or missing part at a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// Number of the part.
+    pub part: u32,
+    /// Number of the file server.
+    pub server: u64,
+    /// First chunk that it does not have. `None` if the server does not answer.
+    pub chunk: Option<u32>,
+}
+
+/// A process that loads and reads collections. It does one thing at a time.
+pub struct Files {
+    client: Client,
+    options: FilesOptions,
+    shared: Arc<Shared>,
+    outbox: SlotMemory,
+    /// Stopped when the value is dropped.
+    _thread: ProgressThread,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").finish_non_exhaustive()
+    }
+}
+
+impl Files {
+    /// Joins the file servers of the cluster.
+    ///
+    /// # Errors
+    /// The group cannot be joined, or the error of a system call.
+    pub fn join(client: &Client, options: FilesOptions) -> Result<Self, QueueError> {
+        let member = options.join(client)?;
+        let wake = Arc::new(Wake::new()?);
+        let shared = Arc::new(Shared::new(wake.clone()));
+        let outbox = Port::slots("ddss-river-send", WRITE_WINDOW)?;
+        let (user, slots, lease) = (User(shared.clone()), outbox.clone(), options.lease);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let thread = ProgressThread::start("ddss-files", None, IdleConfig::for_cores(cores), move || {
+            Ok::<_, io::Error>(Endpoint::new(Port::new(member, wake, lease, 0, (slots, READ_SLOTS))?, user))
+        })?;
+        Ok(Self { client: client.clone(), options, shared, outbox, _thread: thread })
+    }
+
+    /// Describes a collection.
+    ///
+    /// # Errors
+    /// There is none of this name, or a call failed.
+    pub fn inspect(&self, name: &str) -> Result<CollectionInfo, QueueError> {
+        Ok(CollectionInfo::of(&Catalogue::read(&self.client, name)?))
+    }
+
+    /// Returns the collections of the cluster. One that is loaded at the moment, or whose loading was interrupted, has no
+    /// description.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub fn list(client: &Client) -> Result<Vec<(String, Option<CollectionInfo>)>, QueueError> {
+        let names = Catalogue::names(client)?.into_iter().map(|name| match Catalogue::read(client, &name) {
+            Err(QueueError::UnknownCollection { .. }) => Ok((name, None)),
+            other => Ok((name, Some(CollectionInfo::of(&other?)))),
+        });
+        names.collect()
+    }
+
+    /// Loads a new collection from a reader: in parts, each on two file servers. Nobody sees it before it is complete.
+    ///
+    /// # Errors
+    /// The name is taken, there are less than two file servers, one of them fails, or the reader does.
+    pub fn load(&mut self, name: &str, from: &mut impl Read) -> Result<CollectionInfo, QueueError> {
+        let servers = self.wait("two file servers did not come", |state| {
+            (state.servers.len() >= 2).then(|| state.servers.keys().copied().collect::<Vec<_>>())
+        })?;
+        let catalogue = Catalogue::create(&self.client, name, self.options.copies)?;
+        let loaded = self.load_parts(&catalogue, &servers, from);
+        self.shared.call(|state| state.writing = None);
+        match loaded {
+            Ok(parts) => Ok(CollectionInfo::of(&parts)),
+            Err(error) => {
+                catalogue.remove();
+                Err(error)
+            }
+        }
+    }
+
+    fn load_parts(
+        &self,
+        catalogue: &Catalogue,
+        servers: &[u64],
+        from: &mut impl Read,
+    ) -> Result<Vec<PartRow>, QueueError> {
+        let mut parts = Vec::new();
+        loop {
+            let number = parts.len();
+            let pair = [servers[number % servers.len()], servers[(number + 1) % servers.len()]];
+            let is_last_number = number as u32 + 1 == PARTS_MAX;
+            let part = self.load_part(pair, from, if is_last_number { PART_BYTES_MAX } else { PART_BYTES })?;
+            if part.bytes == 0 && number > 0 {
+                break;
+            }
+            catalogue.add(number as u32, &part)?;
+            parts.push(part);
+            if part.bytes < PART_BYTES || is_last_number {
+                break;
+            }
+        }
+        catalogue.complete(parts.len() as u32)?;
+        Ok(parts)
+    }
+
+    fn load_part(&self, servers: [u64; 2], from: &mut impl Read, bytes_max: u64) -> Result<PartRow, QueueError> {
+        let generation = random() % GENERATION_MAX;
+        if !self.shared.call(|state| state.write(generation, servers)) {
+            return Err(QueueError::ServerLost { server: servers[0] });
+        }
+        let (mut bytes, mut buffer) = (0_u64, vec![0; CHUNK_BYTES as usize]);
+        while bytes < bytes_max {
+            let length = fill(from, &mut buffer)?;
+            if length == 0 {
+                break;
+            }
+            let slot = self.written("a file server did not store a chunk", |state| state.free_slot(WRITE_WINDOW))?;
+            self.outbox.write(slot, &buffer[..length]);
+            let (chunk, checksum) = ((bytes / u64::from(CHUNK_BYTES)) as u32, crc32c::crc32c(&buffer[..length]));
+            self.shared.call(|state| state.store(chunk, slot, length as u32, checksum));
+            bytes += length as u64;
+            if length < buffer.len() {
+                break;
+            }
+        }
+        self.written("a file server did not store a chunk", |state| state.is_stored().then_some(()))?;
+        self.shared.call(|state| state.commit(bytes));
+        self.written("a file server did not complete a part", |state| state.is_committed().then_some(()))?;
+        Ok(PartRow { bytes, generation, servers })
+    }
+
+    /// Reads a collection, from its first byte to its last one.
+    ///
+    /// # Errors
+    /// There is none of this name, or a call failed.
+    pub fn read(&mut self, name: &str) -> Result<CollectionReader<'_>, QueueError> {
+        let parts = Catalogue::read(&self.client, name)?;
+        let buffer = io::Cursor::new(Vec::new());
+        Ok(CollectionReader { files: self, name: name.to_owned(), parts, part: 0, chunk: 0, buffer })
+    }
+
+    /// Reads each chunk of a collection at both of its servers. Returns what is damaged or missing: a server that does not come, or
+    /// the first such chunk of a part at a server.
+    ///
+    /// # Errors
+    /// There is no such collection, or a call failed.
+    pub fn verify(&mut self, name: &str) -> Result<Vec<Damage>, QueueError> {
+        let parts = Catalogue::read(&self.client, name)?;
+        let mut damages = Vec::new();
+        for (number, part) in (0..).zip(parts) {
+            for mirror in Mirror::BOTH {
+                let server = part.servers[mirror as usize];
+                let damage = |chunk| Damage { part: number, server, chunk };
+                let came = self.wait("", |state| state.servers.contains_key(&server).then_some(()));
+                match came.and_then(|()| self.verify_part(number, part, mirror)) {
+                    Ok(None) => {}
+                    Ok(Some(chunk)) => damages.push(damage(Some(chunk))),
+                    Err(QueueError::TimedOut { .. }) => damages.push(damage(None)),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.shared.call(|state| state.reading = None);
+        Ok(damages)
+    }
+
+    /// Reads a part at one server. Returns the first chunk that it does not have.
+    fn verify_part(&self, number: u32, part: PartRow, mirror: Mirror) -> Result<Option<u32>, QueueError> {
+        self.shared.call(|state| state.read(number, part, Some(mirror)))?;
+        for chunk in 0..chunks_of(part.bytes) {
+            let taken = self.wait("a file server does not answer", |state| match state.take(chunk) {
+                Some(_) => Some(None),
+                None => state.reading.as_ref()?.failed.map(Some),
+            })?;
+            if taken.is_some() {
+                return Ok(taken);
+            }
+        }
+        Ok(None)
+    }
+
+    fn wait<T>(&self, what: &'static str, mut attempt: impl FnMut(&mut State) -> Option<T>) -> Result<T, QueueError> {
+        let fenced = || QueueError::Fenced { queue: super::options::GROUP.to_owned() };
+        let timeout = self.options.timeout;
+        let attempt = |state: &mut State| if state.is_fenced { Some(Err(fenced())) } else { attempt(state).map(Ok) };
+        let result = self.shared.wait(Instant::now() + timeout, attempt);
+        result.unwrap_or_else(|| {
+            Err(QueueError::TimedOut { queue: super::options::GROUP.to_owned(), what, waited: timeout })
+        })
+    }
+
+    /// Waits for a step of the part that is written.
+    fn written<T>(&self, what: &'static str, attempt: impl Fn(&State) -> Option<T>) -> Result<T, QueueError> {
+        self.wait(what, |state| match state.writing.as_ref().and_then(|writing| writing.failed) {
+            Some(server) => Some(Err(QueueError::ServerLost { server })),
+            None => attempt(state).map(Ok),
+        })?
+    }
+}
+
+/// Reader of a collection: each chunk from the mirror that has it first, in order. While one mirror of a part lives, the reading
+/// goes on.
+#[derive(Debug)]
+pub struct CollectionReader<'f> {
+    files: &'f mut Files,
+    name: String,
+    parts: Vec<PartRow>,
+    part: usize,
+    chunk: u32,
+    buffer: io::Cursor<Vec<u8>>,
+}
+
+impl CollectionReader<'_> {
+    /// Returns the next chunk. `None` at the end.
+    ///
+    /// # Errors
+    /// No mirror of a part came in time, or both have a chunk that is damaged or missing: the error names it.
+    pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>, QueueError> {
+        loop {
+            let Some(part) = self.parts.get(self.part).copied() else { return Ok(None) };
+            if self.chunk == chunks_of(part.bytes) {
+                (self.part, self.chunk) = (self.part + 1, 0);
+                continue;
+            }
+            let (number, chunk) = (self.part as u32, self.chunk);
+            if chunk == 0 {
+                self.files.shared.call(|state| state.read(number, part, None))?;
+            }
+            let taken = self.files.wait("no mirror of a part came", |state| match state.take(chunk) {
+                Some(bytes) => Some(Ok(bytes)),
+                None => state.reading.as_ref()?.failed.map(Err),
+            })?;
+            let lost = |chunk| QueueError::ChunkLost {
+                collection: self.name.clone(),
+                part: number,
+                chunk,
+                servers: part.servers,
+            };
+            let bytes = taken.map_err(lost)?;
+            self.chunk += 1;
+            return Ok(Some(bytes));
+        }
+    }
+}
+
+impl Read for CollectionReader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.buffer.read(into)?;
+            if count > 0 || into.is_empty() {
+                return Ok(count);
+            }
+            match self.next_chunk().map_err(io::Error::other)? {
+                Some(chunk) => self.buffer = io::Cursor::new(chunk),
+                None => return Ok(0),
+            }
+        }
+    }
+}
+
+impl Drop for CollectionReader<'_> {
+    fn drop(&mut self) {
+        self.files.shared.call(|state| state.reading = None);
+    }
+}
+
+/// Reads until the buffer is full or the reader has ended. Returns the bytes.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match from.read(&mut buffer[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+/// Returns a random number.
+pub(super) fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}

@@ -1,0 +1,18 @@
+//! Mirrored files: collections whose parts lie on two file servers each.
+//!
+//! File servers, readers and writers are members of one group, `river/files`. A part has a random *generation*, by which both
+//! of its servers store it. The table `river/files/NAME` lists the parts of a collection. Bytes travel one-sided, a message
+//! behind them: `port` has the connections, `server` and `client` the two kinds of members, `store` the files of a server.
+
+mod catalogue;
+mod client;
+mod collection;
+mod options;
+mod port;
+mod server;
+mod store;
+mod wire;
+
+pub use collection::{CollectionInfo, CollectionReader, Damage, Files};
+pub use options::FilesOptions;
+pub use server::FileServer;

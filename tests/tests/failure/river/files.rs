@@ -1,0 +1,229 @@
+//! Mirrored files between real processes: servers that are killed and restarted, damaged chunks, interrupted loading.
+//!
+//! The test reads. File servers are processes of their own: this program again, with the variable `CHILD` set.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(clippy::print_stdout, reason = "a child tells its test that it serves")]
+
+use std::fs;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ddss::{Client, ConnectOptions};
+use ddss_river::{FileServer, Files, FilesOptions, QueueError};
+use ddss_testkit::{Daemon, Process, pattern};
+
+const CHILD: &str = "DDSS_TEST_FILES";
+/// Deadline of everything that has to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Deadline of a call that must not succeed.
+const SHORT: Duration = Duration::from_secs(2);
+const CHUNK: usize = 256 << 10;
+
+fn connect(folder: &Path) -> Client {
+    Client::connect_with(ConnectOptions::new().directory(folder)).unwrap()
+}
+
+fn options() -> FilesOptions {
+    FilesOptions::new().timeout(PATIENCE)
+}
+
+fn join(daemon: &Daemon) -> Files {
+    Files::join(&connect(daemon.folder()), options()).unwrap()
+}
+
+/// Serves or loads, if this process is a child. Returns false in the test itself.
+fn is_child() -> bool {
+    let Ok(words) = std::env::var(CHILD) else { return false };
+    let [job, daemon, directory] = words.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
+    let client = connect(Path::new(daemon));
+    match job {
+        "serve" => {
+            let _server = FileServer::start(&client, Path::new(directory), options()).unwrap();
+            println!("serves");
+            std::thread::sleep(2 * PATIENCE);
+        }
+        "load" => {
+            let mut files = Files::join(&client, options()).unwrap();
+            // It ends in the middle.
+            let mut begin = Cursor::new(pattern(1, 4 * CHUNK)).chain(Stalled);
+            files.load("pages", &mut begin).unwrap();
+        }
+        other => panic!("{other}"),
+    }
+    true
+}
+
+/// A reader that gives nothing.
+struct Stalled;
+
+impl Read for Stalled {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        println!("stalls");
+        std::thread::sleep(2 * PATIENCE);
+        Ok(0)
+    }
+}
+
+struct Server {
+    process: Process,
+    directory: PathBuf,
+}
+
+fn start(test: &str, daemon: &Daemon, job: &str, directory: &Path) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("river::files::{test}"), "--nocapture"]);
+    command.env(CHILD, format!("{job} {} {}", daemon.folder().display(), directory.display()));
+    let name = format!("{job}-{}", directory.file_name().unwrap().to_string_lossy());
+    Process::start(command, daemon.folder(), &name).unwrap()
+}
+
+fn serve(test: &str, daemon: &Daemon, name: &str) -> Server {
+    let directory = daemon.folder().join(name);
+    let mut process = start(test, daemon, "serve", &directory);
+    process.wait_until(PATIENCE, |process| process.stdout().contains("serves")).unwrap();
+    Server { process, directory }
+}
+
+impl Server {
+    /// Changes a byte of each chunk from one on, in all parts.
+    fn damage(&self, first_chunk: usize) {
+        for entry in fs::read_dir(&self.directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "part") {
+                let mut bytes = fs::read(&path).unwrap();
+                (first_chunk * CHUNK..bytes.len()).step_by(CHUNK).for_each(|at| bytes[at] ^= 1);
+                fs::write(&path, bytes).unwrap();
+            }
+        }
+    }
+}
+
+fn two_servers(test: &str) -> ([Daemon; 2], [Server; 2]) {
+    let nodes = Daemon::pair().unwrap();
+    let servers = [serve(test, &nodes[0], "a"), serve(test, &nodes[1], "b")];
+    (nodes, servers)
+}
+
+fn read_all(files: &mut Files, name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    files.read(name).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Differences of long contents are not for people.
+fn assert_same(found: &[u8], expected: &[u8]) {
+    let differs = found.iter().zip(expected).position(|(one, other)| one != other);
+    assert!(found.len() == expected.len() && differs.is_none(), "{} bytes, difference at {differs:?}", found.len());
+}
+
+// If this failed, a reader would end with the disk or the node of one mirror, or mix up bytes.
+#[test]
+fn collection_is_read_byte_for_byte_while_a_server_is_killed() {
+    if is_child() {
+        return;
+    }
+    let test = "collection_is_read_byte_for_byte_while_a_server_is_killed";
+    let (nodes, mut servers) = two_servers(test);
+    let content = pattern(7, 70 * (1 << 20) + 12_345);
+    let loaded = join(&nodes[0]).load("pages", &mut Cursor::new(&content)).unwrap();
+    assert_eq!((loaded.parts, loaded.bytes, loaded.servers.len()), (2, content.len() as u64, 2));
+    for victim in 0..2 {
+        let mut files = join(&nodes[1 - victim]);
+        let mut reader = files.read("pages").unwrap();
+        let mut found = Vec::new();
+        for chunk in 0.. {
+            if chunk == 40 {
+                servers[victim].process.kill().unwrap();
+            }
+            let Some(bytes) = reader.next_chunk().unwrap() else { break };
+            found.extend(bytes);
+        }
+        assert_same(&found, &content);
+        // A server that is started again has what it had.
+        servers[victim] = serve(test, &nodes[victim], ["a", "b"][victim]);
+    }
+    assert_eq!(join(&nodes[0]).inspect("pages").unwrap(), loaded);
+}
+
+// If this failed, a damaged disk would give wrong bytes to a program, or an error without a place.
+#[test]
+fn damaged_chunks_come_from_the_other_mirror_and_lost_ones_are_named() {
+    if is_child() {
+        return;
+    }
+    let test = "damaged_chunks_come_from_the_other_mirror_and_lost_ones_are_named";
+    let (nodes, servers) = two_servers(test);
+    let mut files = join(&nodes[0]);
+    let content = pattern(3, 20 * CHUNK + 1);
+    files.load("pages", &mut Cursor::new(&content)).unwrap();
+    files.load("empty", &mut Cursor::new(b"")).unwrap();
+    assert_same(&read_all(&mut files, "pages"), &content);
+    assert_same(&read_all(&mut files, "empty"), b"");
+    assert_eq!(files.verify("pages").unwrap(), []);
+    servers[0].damage(3);
+    assert_same(&read_all(&mut files, "pages"), &content);
+    servers[1].damage(17);
+    let damages: Vec<_> = files.verify("pages").unwrap().iter().map(|damage| (damage.part, damage.chunk)).collect();
+    assert!(damages == [(0, Some(3)), (0, Some(17))] || damages == [(0, Some(17)), (0, Some(3))], "{damages:?}");
+    let listed: Vec<_> = Files::list(&connect(nodes[1].folder())).unwrap();
+    assert_eq!(listed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["empty", "pages"]);
+    let mut reader = files.read("pages").unwrap();
+    let mut found = Vec::new();
+    let error = loop {
+        match reader.next_chunk() {
+            Ok(bytes) => found.extend(bytes.expect("the end is lost")),
+            Err(error) => break error,
+        }
+    };
+    assert_same(&found, &content[..found.len()]);
+    assert!(matches!(&error, QueueError::ChunkLost { part: 0, chunk: 17.., .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("of part 0 of collection pages is lost on file servers"), "{text}");
+}
+
+// If this failed, half a collection would be taken for a whole one, or a lost server would stop its writers.
+#[test]
+fn interrupted_loading_leaves_no_collection() {
+    if is_child() {
+        return;
+    }
+    let test = "interrupted_loading_leaves_no_collection";
+    let (nodes, mut servers) = two_servers(test);
+    let mut files = join(&nodes[0]);
+    let unknown = |files: &mut Files| files.read("pages").map(drop).unwrap_err().to_string();
+    assert_eq!(unknown(&mut files), "there is no collection pages: load it");
+    let mut loader = start(test, &nodes[1], "load", Path::new("loader"));
+    loader.wait_until(PATIENCE, |loader| loader.stdout().contains("stalls")).unwrap();
+    assert_eq!(unknown(&mut files), "there is no collection pages: load it");
+    loader.kill().unwrap();
+    let exists = files.load("pages", &mut Cursor::new(b"bytes")).unwrap_err().to_string();
+    assert_eq!(exists, "collection pages exists: release river/files/pages before you load it again");
+    connect(nodes[0].folder()).segment("river/files/pages").open().unwrap().release().unwrap();
+    files.load("pages", &mut Cursor::new(b"bytes")).unwrap();
+    assert_same(&read_all(&mut files, "pages"), b"bytes");
+    let not_there = servers[0].directory.join("0123.new");
+    fs::write(&not_there, b"half a part").unwrap();
+    servers[0].process.kill().unwrap();
+    servers[0] = serve(test, &nodes[0], "a");
+    assert!(!not_there.exists(), "a server that starts drops what was not complete");
+
+    // A server is killed while it gets a part.
+    struct Killer<'s>(&'s mut Process, usize);
+    impl Read for Killer<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            self.1 += 1;
+            if self.1 == 20 {
+                self.0.kill().unwrap();
+            }
+            Ok(if self.1 < 10_000 { into.len() } else { 0 })
+        }
+    }
+    let error = files.load("more", &mut Killer(&mut servers[1].process, 0)).unwrap_err();
+    assert!(matches!(error, QueueError::ServerLost { .. }), "{error}");
+    drop(files);
+    let mut files = Files::join(&connect(nodes[0].folder()), options().timeout(SHORT)).unwrap();
+    let error = files.load("more", &mut Cursor::new(b"bytes")).unwrap_err().to_string();
+    assert!(error.starts_with("two file servers did not come"), "{error}");
+}
