@@ -350,3 +350,34 @@ Examples:
 pub(crate) const RIVER_UNITS_RETRY: &str = "\
 Examples:
   ddss river units retry thumbnails";
+
+pub(crate) const RIVER_SERVE: &str = "\
+Examples:
+  ddss river serve /var/lib/ddss-files
+  ddss river serve /data --listen 10.0.0.1   reached from other nodes
+
+Started again over the directory, it has the same parts.";
+
+pub(crate) const RIVER_LOAD: &str = "\
+Examples:
+  ddss river load pages pages.db
+  zstd -c pages.db | ddss river load pages.zst --copies 2
+
+It needs two file servers: `ddss river serve`. Nobody sees the collection before
+it is complete. `ddss release river/files/NAME` removes it, not its files.";
+
+pub(crate) const RIVER_CAT: &str = "\
+Examples:
+  ddss river cat pages > pages.db
+  ddss river cat pages.zst | zstd -d | wc -l
+
+It goes on while one server of each part lives.";
+
+pub(crate) const RIVER_FILES: &str = "\
+Examples:
+  ddss river files
+  ddss river files --json | jq -r '.[].collection'";
+
+pub(crate) const RIVER_VERIFY: &str = "\
+Examples:
+  ddss river verify pages   exit code 1 if a mirror is damaged or away";

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, LockOptions};
+use ddss_river::{FileServer, FilesOptions};
 use ddss_testkit::{
     Daemon, DaemonOptions, TempNode, commands, preload_library, repo_lints, run_ddss, schema_complaints,
 };
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::second_reader;
 
 /// Commands without JSON output, because their raw output is for scripts.
-const TEXT_ONLY: &[&str] = &["completions"];
+const TEXT_ONLY: &[&[&str]] = &[&["completions"], &["river", "cat"], &["river", "serve"]];
 /// Commands that start another program: their output is that program's.
 const LAUNCHERS: [&[&str]; 2] = [&["run"], &["dsm", "run"]];
 /// Time limit for the cluster to agree.
@@ -85,7 +86,8 @@ impl Held {
     /// of another.
     fn is_whole(&self) {
         let launches = |path: &Vec<String>| LAUNCHERS.iter().any(|words| path.iter().eq(words.iter()));
-        let text_only = |path: &Vec<String>| launches(path) || path.len() == 1 && TEXT_ONLY.contains(&&*path[0]);
+        let text_only =
+            |path: &Vec<String>| launches(path) || TEXT_ONLY.iter().any(|words| path.iter().eq(words.iter()));
         let all: BTreeSet<Vec<String>> = commands().unwrap().into_keys().filter(|path| !text_only(path)).collect();
         assert_eq!(*self.commands.borrow(), all, "a command is held against no schema, or is none any more");
         let (mut there, mut parts) = (BTreeSet::new(), BTreeSet::new());
@@ -137,6 +139,7 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["dsm", "ls"]);
     of(&["dsm", "rm", "heat"]);
     messages(folder, of);
+    collections(folder, of);
     assert_eq!(of(&["river", "units", "add", "u", "one", "two"])[0]["count"], 2);
     assert_eq!(of(&["river", "units", "work", "u", "--", "true"])[1]["outcome"], "done");
     assert_eq!(of(&["river", "units", "ls", "u"])[0][1]["content"], "two");
@@ -189,6 +192,19 @@ fn messages(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
         assert_eq!(of(&["river", "put", "q", file.to_str().unwrap()])[0]["bytes"], 5);
     });
     of(&["release", "river/q"]);
+}
+
+/// A file is mirrored on two servers of this test.
+fn collections(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
+    let serve = |name: &str| FileServer::start(&client, &folder.join(name), FilesOptions::new()).unwrap();
+    let (_one, _two) = (serve("files-one"), serve("files-two"));
+    let file = folder.join("content");
+    std::fs::write(&file, b"content").unwrap();
+    assert_eq!(of(&["river", "load", "c", file.to_str().unwrap()])[0]["bytes"], 7);
+    assert_eq!(of(&["river", "files"])[0][0]["parts"], 1);
+    assert_eq!(of(&["river", "verify", "c"])[0]["damages"], serde_json::json!([]));
+    of(&["release", "river/files/c"]);
 }
 
 fn locks(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
@@ -324,7 +340,7 @@ fn json_error_is_one_object_with_code_and_hint() {
 fn command_without_json_output_refuses_the_json_flag() {
     let node = TempNode::new().unwrap();
     for command in TEXT_ONLY {
-        let said = run_ddss(node.path(), &[command, "bash", "--json"], "").unwrap();
+        let said = run_ddss(node.path(), &[*command, &["bash", "--json"]].concat(), "").unwrap();
         assert!(said.code == 2 && said.err.contains("no JSON") && said.out.is_empty(), "{said:?}");
     }
 }

@@ -192,3 +192,33 @@ fn message_whose_program_fails_three_times_is_reported_by_its_producer() {
         assert!(put.code == 1 && put.err.contains("1 messages of queue q were not processed"), "{put:?}");
     });
 }
+
+// If this failed, unmodified programs could not read mirrored files, or nobody would learn of a damaged mirror.
+#[test]
+fn collection_is_loaded_read_by_programs_and_verified() {
+    let daemon = Daemon::start(1).unwrap();
+    let serve = |name: &str| {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["river", "serve"]).arg(file(&daemon, name)).env("DDSS_DIR", daemon.folder());
+        let mut server = Process::start(command, daemon.folder(), &format!("serve-{name}")).unwrap();
+        server.wait_until(PATIENCE, |server| server.stdout().contains("serves")).unwrap();
+        server
+    };
+    let mut servers = [serve("one"), serve("two")];
+    let text: String = (0..100_000).map(|number| format!("line {number}\n")).collect();
+    let source = file(&daemon, "source");
+    std::fs::write(&source, &text).unwrap();
+    let loaded = done(&daemon, &["river", "load", "pages", source.to_str().unwrap()]);
+    assert!(loaded.contains("in 1 parts, each on two file servers"), "{loaded}");
+    assert_eq!(done(&daemon, &["river", "cat", "pages"]), text);
+    assert!(done(&daemon, &["river", "verify", "pages"]).contains("both mirrors of each part are complete"));
+    servers[0].terminate().unwrap();
+    assert!(servers[0].wait(PATIENCE).unwrap().unwrap().success(), "{}", servers[0].stderr());
+    assert_eq!(done(&daemon, &["river", "cat", "pages"]), text);
+    let damaged = said(&daemon, &["river", "verify", "pages", "--timeout", "2"]);
+    assert!(damaged.code == 1 && damaged.out.contains("does not answer"), "{damaged:?}");
+    let files = done(&daemon, &["river", "files"]);
+    assert!(files.contains("pages") && !done(&daemon, &["river", "ls"]).contains("pages"), "{files}");
+    let unknown = said(&daemon, &["river", "cat", "none"]);
+    assert!(unknown.code == 1 && unknown.err.contains("there is no collection none: load it"), "{unknown:?}");
+}

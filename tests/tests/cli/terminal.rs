@@ -46,6 +46,7 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "streams",
         "dsm ls",
         "river ls",
+        "river files",
         "river units add u NAME",
         "river units ls u",
         "river units work u true",

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RiverCommand {
-    /// List the queues and lists of work
+    /// List queues and lists of work
     #[command(after_help = examples::RIVER_LS)]
     Ls(DaemonOptions),
     /// Show the members of a queue
@@ -21,6 +21,21 @@ pub(crate) enum RiverCommand {
     /// Take the messages of a queue
     #[command(after_help = examples::RIVER_TAKE)]
     Take(RiverTakeOptions),
+    /// Serve a directory with mirrored files
+    #[command(after_help = examples::RIVER_SERVE)]
+    Serve(RiverServeOptions),
+    /// Load a file onto two file servers
+    #[command(after_help = examples::RIVER_LOAD)]
+    Load(RiverLoadOptions),
+    /// Write a collection to standard output
+    #[command(after_help = examples::RIVER_CAT)]
+    Cat(RiverFilesOptions),
+    /// List the collections
+    #[command(after_help = examples::RIVER_FILES)]
+    Files(DaemonOptions),
+    /// Check both mirrors of a collection
+    #[command(after_help = examples::RIVER_VERIFY)]
+    Verify(RiverFilesOptions),
     /// Lists of work that survive every process: add units, work them off, list and retry them
     #[command(subcommand, after_help = examples::RIVER_UNITS)]
     Units(UnitsCommand),
@@ -91,6 +106,43 @@ pub(crate) struct RiverTakeOptions {
     /// Program and its arguments; `{}` in an argument is the message, which else is on standard input
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RiverServeOptions {
+    /// Directory for the parts, which is created if it does not exist
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+    /// Address of this node at which others reach the server [default: loopback]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<IpAddr>,
+}
+
+/// A collection, and the settings of a process that uses it.
+#[derive(Args, Debug)]
+pub(crate) struct RiverFilesOptions {
+    /// Name of the collection
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+    /// Address of this node at which file servers reach this process [default: loopback]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<IpAddr>,
+    /// Seconds to wait for a file server
+    #[arg(long = "timeout", default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout_s: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RiverLoadOptions {
+    #[command(flatten)]
+    pub(crate) files: RiverFilesOptions,
+    /// File [default: standard input]
+    pub(crate) file: Option<PathBuf>,
+    /// Nodes that store the catalogue of the collection; with 2, it survives each of them
+    #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) copies: u8,
 }
 
 /// A list of units, and the daemon through which it is reached.

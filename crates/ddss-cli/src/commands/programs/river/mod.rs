@@ -1,6 +1,7 @@
 //! The commands `river`: queues and lists of work.
 
 mod content;
+mod files;
 mod listing;
 mod messages;
 mod program;

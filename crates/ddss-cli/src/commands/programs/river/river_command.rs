@@ -1,6 +1,6 @@
 //! The choice of a command of `river`.
 
-use super::{listing, messages, units};
+use super::{files, listing, messages, units};
 use crate::arguments::river::RiverCommand;
 use crate::error::CommandError;
 
@@ -10,6 +10,13 @@ pub(crate) fn run(command: &RiverCommand, json: bool) -> Result<(), CommandError
         RiverCommand::Show(named) => listing::show(named, json),
         RiverCommand::Put(options) => messages::put(options, json),
         RiverCommand::Take(options) => messages::take(options, json),
+        RiverCommand::Serve(_) if json => Err(CommandError::NoJsonOutput),
+        RiverCommand::Cat(_) if json => Err(CommandError::NoJsonOutput),
+        RiverCommand::Serve(options) => files::serve(options),
+        RiverCommand::Load(options) => files::load(options, json),
+        RiverCommand::Cat(options) => files::cat(options),
+        RiverCommand::Files(place) => files::list(place, json),
+        RiverCommand::Verify(options) => files::verify(options, json),
         RiverCommand::Units(command) => units::run(command, json),
     }
 }

@@ -1,0 +1,113 @@
+//! The commands of mirrored files: `river serve`, `load`, `cat`, `files` and `verify`.
+
+use crate::arguments::river::{RiverFilesOptions, RiverLoadOptions, RiverServeOptions};
+use crate::arguments::values::DaemonOptions;
+use crate::connect::connect;
+use crate::error::{CommandError, WRITE_STDOUT};
+use crate::output::table::{Table, format_bytes};
+use ddss_river::{CollectionInfo, FileServer, Files, FilesOptions};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io::{Write, stdin, stdout};
+use std::net::IpAddr;
+use std::time::Duration;
+
+fn options(listen: Option<IpAddr>) -> FilesOptions {
+    listen.map_or_else(FilesOptions::new, |address| FilesOptions::new().listen(address))
+}
+
+fn join(named: &RiverFilesOptions, copies: u8) -> Result<Files, CommandError> {
+    let options = options(named.listen).timeout(Duration::from_secs(named.timeout_s)).copies(copies);
+    Ok(Files::join(&connect(&named.place)?, options)?)
+}
+
+pub(super) fn serve(arguments: &RiverServeOptions) -> Result<(), CommandError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
+    let client = connect(&arguments.place)?;
+    let server = FileServer::start(&client, &arguments.directory, options(arguments.listen))?;
+    println!("file server {:016x} serves {}", server.number(), arguments.directory.display());
+    signals.forever().next();
+    Ok(())
+}
+
+pub(super) fn load(arguments: &RiverLoadOptions, json: bool) -> Result<(), CommandError> {
+    let RiverLoadOptions { files, file, copies } = arguments;
+    let opened = file.as_ref().map(|file| File::open(file).map_err(CommandError::file("open", file))).transpose()?;
+    let mut joined = join(files, *copies)?;
+    let loaded = match opened {
+        Some(mut file) => joined.load(&files.name, &mut file)?,
+        None => joined.load(&files.name, &mut stdin().lock())?,
+    };
+    if json {
+        println!("{}", as_json(&files.name, Some(&loaded)));
+    } else {
+        println!("{}: {} in {} parts, each on two file servers", files.name, format_bytes(loaded.bytes), loaded.parts);
+    }
+    Ok(())
+}
+
+pub(super) fn cat(named: &RiverFilesOptions) -> Result<(), CommandError> {
+    let mut files = join(named, 1)?;
+    let (mut reader, mut out) = (files.read(&named.name)?, stdout().lock());
+    while let Some(chunk) = reader.next_chunk()? {
+        out.write_all(&chunk).map_err(CommandError::system(WRITE_STDOUT))?;
+    }
+    out.flush().map_err(CommandError::system(WRITE_STDOUT))
+}
+
+fn as_json(name: &str, found: Option<&CollectionInfo>) -> Value {
+    let number = |server: &u64| format!("{server:016x}");
+    json!({
+        "collection": name,
+        "complete": found.is_some(),
+        "parts": found.map(|found| found.parts),
+        "bytes": found.map(|found| found.bytes),
+        "servers": found.map(|found| found.servers.iter().map(number).collect::<Vec<_>>()),
+    })
+}
+
+pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
+    let found = Files::list(&connect(place)?)?;
+    if json {
+        println!("{}", Value::Array(found.iter().map(|(name, found)| as_json(name, found.as_ref())).collect()));
+        return Ok(());
+    }
+    let mut table = Table::new(&["COLLECTION", "BYTES", "PARTS", "SERVERS"]);
+    table.align_right(&[1, 2, 3]);
+    for (name, found) in &found {
+        let cells = match found {
+            Some(found) => [format_bytes(found.bytes), found.parts.to_string(), found.servers.len().to_string()],
+            None => ["incomplete".to_owned(), String::new(), String::new()],
+        };
+        table.row(std::iter::once(name.clone()).chain(cells).collect());
+    }
+    table.print_or("there is no collection");
+    Ok(())
+}
+
+pub(super) fn verify(named: &RiverFilesOptions, json: bool) -> Result<(), CommandError> {
+    let damages = join(named, 1)?.verify(&named.name)?;
+    if json {
+        let damages = damages.iter().map(
+            |damage| json!({ "part": damage.part, "server": format!("{:016x}", damage.server), "chunk": damage.chunk }),
+        );
+        println!("{}", json!({ "collection": named.name, "damages": damages.collect::<Vec<_>>() }));
+    } else {
+        for damage in &damages {
+            let (part, server) = (damage.part, damage.server);
+            match damage.chunk {
+                Some(chunk) => println!("part {part}: file server {server:016x} does not have chunk {chunk}"),
+                None => println!("part {part}: file server {server:016x} does not answer"),
+            }
+        }
+        if damages.is_empty() {
+            println!("{}: both mirrors of each part are complete", named.name);
+        }
+    }
+    match damages.len() {
+        0 => Ok(()),
+        count => Err(CommandError::Refused(format!("{count} mirrors of parts are damaged or do not answer"))),
+    }
+}
