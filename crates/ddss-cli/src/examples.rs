@@ -65,7 +65,7 @@ Examples:
 
 pub(crate) const EXPORT: &str = "\
 Examples:
-  ddss export scores scores.bin   and scores.bin.segment.json: kind, model, owner ..
+  ddss export scores scores.bin   with its kind in scores.bin.segment.json
 
 A segment of more than 1 MiB is read in parts. If a client puts meanwhile, the
 file holds parts of several versions: the command reports it and exits with 1.";
