@@ -363,8 +363,8 @@ Examples:
   ddss river load pages pages.db
   zstd -c pages.db | ddss river load pages.zst --copies 2
 
-It needs two file servers: `ddss river serve`. Nobody sees the collection before
-it is complete. `ddss release river/files/NAME` removes it, not its files.";
+It needs two file servers: `ddss river serve`. The collection appears when it
+is complete. `ddss release river/files/NAME` removes it, but not its files.";
 
 pub(crate) const RIVER_CAT: &str = "\
 Examples:
