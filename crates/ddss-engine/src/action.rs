@@ -299,6 +299,8 @@ pub enum Action {
         /// Proposal to submit.
         decision: Proposal,
     },
+    /// Reports that this node has no copy of a segment whose home has lost it: the roles of that epoch expect one here.
+    ReportLost(SegmentId, u32),
     /// Saves the current version into the history: copies all bytes and writes `header` in front of them.
     SaveVersion {
         /// Pool offset of the segment's header.

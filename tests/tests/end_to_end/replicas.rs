@@ -13,6 +13,7 @@ use ddss_testkit::{
 use serde_json::{Value, json};
 
 mod key_watches;
+mod lost_segments;
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 /// Time limit on a machine that runs other tests.

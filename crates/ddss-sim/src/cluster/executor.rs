@@ -156,6 +156,8 @@ impl Simulator {
             }
             Action::WriteVersion { at, version, timestamp } => here.stamp(at, version, timestamp),
             Action::Propose { decision } => self.send_to_raft(node, NodeMessage::Decide(decision)),
+            // The stub of the Raft group finds lost segments itself.
+            Action::ReportLost(..) => {}
             Action::SaveVersion { at, to, header } => here.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => {
                 let bytes = here.gather(at, &parts);

@@ -26,6 +26,8 @@ pub(crate) enum ControlRequest {
     Confirm { step: StepId, name: Name, within: Duration },
     /// Proposes a change of a replicated segment; the engine repeats it until it is decided.
     Decide(Proposal),
+    /// A replicated segment is lost: it is expected here, and is not there.
+    Lost { segment: SegmentId, epoch: u32 },
 }
 
 /// An event for the progress thread.

@@ -32,7 +32,7 @@ impl TestNode {
         let folder = std::env::temp_dir().join(format!("ddssd-attack-{name}-{}", std::process::id()));
         let key = ClusterKey::generate().unwrap();
         let mut config = Config::single(&folder);
-        (config.pool_bytes, config.key) = (1 << 20, Some(key.clone()));
+        (config.pool_bytes, config.key, config.founds_cluster) = (1 << 20, Some(key.clone()), true);
         let node = Some(Node::start(config).unwrap());
         let rpc_client = RpcClient::new(key, PeerHello { node: NodeId(9), run: 1, shards: 1 });
         Self { node, rpc_client, folder }

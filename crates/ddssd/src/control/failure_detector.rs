@@ -254,7 +254,22 @@ impl Context {
             return;
         }
         let stale = self.state_machine.read(|directory| names.owned.reconcile(directory, node, RECONCILE_NAMES_MAX));
-        names.record(began, changes, stale.is_empty());
+        let lost = self.state_machine.read(|directory| names.owned.give_up(directory, node, RECONCILE_NAMES_MAX));
+        names.record(began, changes, stale.is_empty() && lost.is_empty());
+        for command in lost {
+            let Command::Disclaim { name, .. } = &command else { continue };
+            let name = name.clone();
+            match self.ask_leader(&Call::Propose(command), CALL_MAX).await {
+                Ok(Reply::Applied(_)) => {
+                    tracing::error!(
+                        name,
+                        "a replicated segment is lost: its home and its replica came back without it"
+                    );
+                }
+                Ok(reply) => tracing::debug!(name, ?reply, "the cluster did not give up a lost segment"),
+                Err(error) => tracing::debug!(name, %error, "the cluster cannot give up a lost segment now"),
+            }
+        }
         for command in stale {
             let name = match &command {
                 Command::Claim { name, .. }

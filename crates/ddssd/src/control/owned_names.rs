@@ -1,10 +1,10 @@
 //! The names that this node owns in the directory.
 
 use super::membership::identity::{are_names_compared, mark_names_compared};
-use super::raft::directory::{Directory, NameOwner};
+use super::raft::directory::{Directory, NameOwner, ReplicaRecord};
 use super::raft::types::Command;
-use ddss_core::Name;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
+use ddss_core::{Name, SegmentId};
 use ddss_engine::NameState;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -24,6 +24,8 @@ pub(super) struct Names {
     /// Number of them at which those that the directory does not hold are forgotten: twice as many as it held last, and
     /// [`RELEASED_MIN`] at least. It holds [`SEGMENTS_PER_NODE_MAX`] names of a node.
     released_max: usize,
+    /// Segments that this node should take over and does not have, with the epoch of their roles.
+    lost: HashMap<u64, u32>,
     /// Incremented with each change that the directory may not know.
     changes: u64,
 }
@@ -116,6 +118,34 @@ impl OwnedNames {
         names.changes += 1;
         names.claims.remove(name);
         names.taken_over.remove(name);
+    }
+
+    /// Adds a segment that this node should take over and does not have.
+    pub(super) fn add_lost(&self, segment: SegmentId, epoch: u32) {
+        let mut names = self.names();
+        names.changes += 1;
+        names.lost.insert(segment.to_bits(), epoch);
+    }
+
+    /// Returns the names to give up: their homes came back without the segments, and this node has no copy.
+    pub(super) fn give_up(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
+        let mut names = self.names();
+        if names.lost.is_empty() {
+            return Vec::new();
+        }
+        let is_lost = |roles: &ReplicaRecord| {
+            roles.vacant
+                && roles.paired
+                && roles.replica == node
+                && names.lost.get(&roles.segment) == Some(&roles.epoch)
+        };
+        let held = directory.names().filter(|(_, holder)| holder.roles.as_ref().is_some_and(is_lost));
+        let given_up = held.map(|(name, holder)| Command::Disclaim { name: name.to_owned(), claim: holder.claim });
+        let given_up: Vec<_> = given_up.take(max).collect();
+        if given_up.is_empty() {
+            names.lost.clear();
+        }
+        given_up
     }
 
     /// Returns the commands that make the directory and this node agree, at most `max`.

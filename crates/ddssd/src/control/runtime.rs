@@ -321,6 +321,7 @@ async fn serve_requests(
                 ControlRequest::Decide(decision) => {
                     return context.propose_replication(&owned_names, run, &decision).await;
                 }
+                ControlRequest::Lost { segment, epoch } => return owned_names.add_lost(segment, epoch),
                 ControlRequest::Claim { claim, name, within } => {
                     let result = context.claim(&owned_names, &name, unique_claim_id(run, claim), within).await;
                     ControlEvent::Claimed { claim, result }

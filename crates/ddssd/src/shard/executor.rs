@@ -19,6 +19,7 @@ use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use arrayvec::ArrayVec;
+use ddss_core::status::Counter;
 use ddss_core::{Audience, ChannelId, Completion, Failure, Storage};
 use ddss_engine::{Action, Engine};
 use ddss_verbs::RegionId;
@@ -181,6 +182,12 @@ impl ActionExecutor {
             Action::Propose { decision } => {
                 // Without a control plane the decision is lost; the engine repeats it.
                 let _ = self.send_control(ControlRequest::Decide(decision));
+            }
+            Action::ReportLost(segment, epoch) => {
+                // Without a control plane there is no cluster that expects it.
+                if self.send_control(ControlRequest::Lost { segment, epoch }) {
+                    self.recorder.count(Counter::SegmentsLost);
+                }
             }
             Action::SaveVersion { at, to, header } => self.memory.store_version(at, to, &header),
             Action::Snapshot { at, parts, to } => self.copy_actions().snapshot(at, &parts, to),

@@ -22,6 +22,15 @@ impl Home<'_> {
             self.replicas.confirm(id);
             self.find_role(now, id);
         }
+        self.report_lost(id);
+    }
+
+    /// Reports a segment that is expected to be taken over here, if there is no copy of it.
+    fn report_lost(&mut self, id: SegmentId) {
+        let Some(&RoleAssignment { replica, epoch, paired, vacant, .. }) = self.replicas.assignment(id) else { return };
+        if vacant && paired && replica == self.segments.node() && self.segments.get(id).is_err() {
+            self.output.push(Action::ReportLost(id, epoch));
+        }
     }
 
     /// Handles the release of a replicated segment. A home has released its segment before; one that still has it was
@@ -40,6 +49,7 @@ impl Home<'_> {
     pub(crate) fn lease(&mut self, now: Now, until_us: u64) {
         for id in self.replicas.extend_lease(until_us) {
             self.find_role(now, id);
+            self.report_lost(id);
         }
     }
 

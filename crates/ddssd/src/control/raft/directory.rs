@@ -11,20 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The directory of names and nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Directory {
-    names: BTreeMap<String, NameOwner>,
+    pub(super) names: BTreeMap<String, NameOwner>,
     /// Number of names of each home.
-    counts: BTreeMap<u16, u32>,
-    lives: BTreeMap<u16, NodeStatus>,
+    pub(super) counts: BTreeMap<u16, u32>,
+    pub(super) lives: BTreeMap<u16, NodeStatus>,
     /// Ids of nodes that left or were removed. No command may name them as a target, and no other node gets their
     /// ids.
     #[serde(default)]
-    removed: BTreeSet<u16>,
+    pub(super) removed: BTreeSet<u16>,
     /// Number of names that existed only on a removed node, for the reply to a repeated request.
     #[serde(default)]
-    lost_names: BTreeMap<u16, usize>,
+    pub(super) lost_names: BTreeMap<u16, usize>,
     /// Newest registration of each node.
     #[serde(default)]
-    registrations: BTreeMap<u16, Registration>,
+    pub(super) registrations: BTreeMap<u16, Registration>,
     #[serde(skip)]
     replicated: ReplicatedCounts,
 }
@@ -167,37 +167,6 @@ impl Directory {
         CommandResult::Done
     }
 
-    /// Removes a node for good. A replica that is in sync takes over.
-    fn remove_node(&mut self, node: u16, mut on_change: impl FnMut(DirectoryChange)) {
-        self.lives.remove(&node);
-        self.removed.insert(node);
-        on_change(DirectoryChange::Removed(node));
-        self.registrations.remove(&node);
-        let (mut vacant_count, mut lost_count, names) = (0, 0, &mut self.names);
-        names.retain(|name, holder| {
-            if holder.home != node {
-                return true;
-            }
-            if let Some(roles) = holder.roles.as_mut().filter(|roles| roles.paired) {
-                vacant_count += 1;
-                roles.vacant = true;
-                on_change(DirectoryChange::RoleAssigned { home: node, roles: *roles });
-                return true;
-            }
-            lost_count += 1;
-            on_change(DirectoryChange::Name { name: name.clone(), home: None });
-            if let Some(ReplicaRecord { segment, .. }) = holder.roles {
-                on_change(DirectoryChange::RoleReleased { segment });
-            }
-            false
-        });
-        match vacant_count {
-            0 => self.counts.remove(&node),
-            vacant_count => self.counts.insert(node, vacant_count),
-        };
-        *self.lost_names.entry(node).or_default() += lost_count;
-    }
-
     /// Applies a report of a home about its replica. The report must come from the present home, in the present run
     /// of its daemon, and must not be older than the last one.
     fn apply_home_report(
@@ -315,7 +284,10 @@ impl Directory {
     /// Returns the names of segments that exist only on a node and go with it. A dead replica does not count.
     pub(crate) fn names_only_at(&self, node: u16) -> impl Iterator<Item = &str> {
         let is_kept = |roles: ReplicaRecord| roles.paired && self.node_status(roles.replica).alive;
-        let is_lost = move |holder: &NameOwner| holder.home == node && !holder.roles.is_some_and(is_kept);
+        let is_at_replica = move |roles: ReplicaRecord| roles.vacant && roles.replica == node;
+        let is_lost = move |holder: &NameOwner| {
+            holder.roles.is_some_and(is_at_replica) || holder.home == node && !holder.roles.is_some_and(is_kept)
+        };
         self.names.iter().filter(move |(_, holder)| is_lost(holder)).map(|(name, _)| name.as_str())
     }
 

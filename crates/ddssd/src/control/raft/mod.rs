@@ -8,6 +8,7 @@ pub(crate) mod log;
 pub(crate) mod network;
 mod reclaim;
 mod records;
+mod removal;
 mod replicated_counts;
 pub(crate) mod snapshot;
 pub(crate) mod state_machine;
