@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn segment_taken_over_in_an_earlier_cluster_is_reclaimed_until_the_directory_decides() {
         // If this broke, a new cluster would not hear of the last home of a segment, or hear of it for ever.
-        let (segment, epoch) = (ddss_core::SegmentId::new(ddss_core::NodeId(2), 1, 1), 2);
+        let (segment, epoch) = (SegmentId::new(ddss_core::NodeId(2), 1, 1), 2);
         let (mut directory, owned) = (Directory::default(), OwnedNames::default());
         owned.add_recovered(&[(Name::new("kept").unwrap(), NameState::TakenOver { segment, epoch })]);
         let commands = owned.reconcile(&directory, 1, 64);

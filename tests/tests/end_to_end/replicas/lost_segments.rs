@@ -45,7 +45,7 @@ fn name_of_a_segment_without_any_copy_is_given_up() {
     for order in [[1, 2], [2, 1]] {
         let (mut daemons, name) = with_segment();
         daemons[1..].iter_mut().for_each(empty);
-        order.map(|node| daemons[node].restart().unwrap());
+        order.into_iter().for_each(|node| daemons[node].restart().unwrap());
         until_free(&daemons[0], &name);
         assert_eq!(lost(&daemons), 1, "{order:?}");
         let told = daemons[2].process().stderr();

@@ -3,7 +3,7 @@
 
 use ddss::{Client, ConnectOptions, ErrorKind, Placement, ReplicationInfo, Spec};
 use ddss_core::NodeId;
-use ddss_testkit::{Daemon, DaemonOptions};
+use ddss_testkit::{Daemon, DaemonOptions, allow_founding};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -170,6 +170,7 @@ fn forget_cluster(daemon: &Daemon) {
     assert!(state.join("names-compared").exists(), "a node marks what it has compared");
     let removed = ["node.json", "raft.log", "directory.json"].map(|file| std::fs::remove_file(state.join(file)));
     assert!(removed[..2].iter().all(Result::is_ok), "{removed:?}");
+    allow_founding(daemon.folder()).unwrap();
 }
 
 // If this failed, a cluster that is founded again would give segments back as they were before a takeover, and delete what was
