@@ -26,6 +26,8 @@ pub enum Request {
     Post(u32),
     /// Waits until a semaphore is positive and takes one off: an acquire.
     Wait(u32),
+    /// Closes the interval, and completes when all writes of this rank are in the memory of their homes.
+    Place,
     /// Adds to a counter, release and acquire in one. Completes with the value before.
     Add {
         /// Counter.

@@ -163,6 +163,10 @@ fn handle_call(ctx: &mut Context<'_>, call: CallId, request: Request) -> Result<
         Request::Post(index) => sync::call_post(ctx, call, index),
         Request::Wait(index) => sync::call_wait(ctx, call, index),
         Request::Add { counter, delta } => sync::call_add(ctx, call, counter, delta),
+        Request::Place => {
+            sync::call_place(ctx, call);
+            Ok(())
+        }
     }
 }
 

@@ -139,7 +139,7 @@ fn request(kind: u8, argument: u8) -> Request {
     let pages = PageRange { first: PageId(u32::from(argument & 7)), pages: 1 + u32::from(argument >> 6) };
     // Few indices, so that answers of peers meet a call.
     let index = u32::from(argument & 3);
-    match kind % 8 {
+    match kind % 9 {
         0 => Request::Touch { pages, access: Access::Read },
         1 => Request::Touch { pages, access: Access::Write },
         2 => Request::Lock(index),
@@ -147,7 +147,8 @@ fn request(kind: u8, argument: u8) -> Request {
         4 => Request::Barrier(index),
         5 => Request::Post(index),
         6 => Request::Wait(index),
-        _ => Request::Add { counter: index, delta: 1 },
+        7 => Request::Add { counter: index, delta: 1 },
+        _ => Request::Place,
     }
 }
 

@@ -5,7 +5,7 @@ use super::program::Program;
 use super::world::{World, rank};
 use crate::random::Random;
 use ddss_dsm_core::{
-    Access, CallId, Config, Homes, LogShape, Ordering, PageId, PageRange, Protocol, Rank, Request, Stamps, Tuning,
+    Access, Area, CallId, Config, Homes, LogShape, Ordering, PageId, PageRange, Protocol, Rank, Request, Stamps, Tuning,
 };
 
 const READS_ONE_SIDED: [Protocol; 2] = [Protocol::Ardmar, Protocol::NewGenDsm];
@@ -232,4 +232,35 @@ fn page_is_written_one_sided_again_when_its_last_write_is_placed() {
     assert_eq!(section(&mut space, 3), 2, "the message is not acknowledged");
     space.settle();
     assert_eq!(section(&mut space, 4), 2, "all is placed");
+}
+
+// If this failed, a checkpoint would lack bytes that are on their way to their home.
+#[test]
+fn place_ends_when_the_bytes_are_at_their_home() {
+    for protocol in Protocol::ALL {
+        for (ordering, has_two_homes) in
+            [(Ordering::Stamped, false), (Ordering::Placed, false), (Ordering::Stamped, true)]
+        {
+            let mut space = Space::new(protocol, ordering, Stamps::PerHome);
+            space.home(ALL, Homes::Rank(rank(1)));
+            if has_two_homes {
+                space.home(PageRange { first: PageId(3), pages: 3 }, Homes::Rank(rank(2)));
+            }
+            assert_eq!(space.run(0, Request::Place), 0, "nothing is under way");
+            space.write(0, PageRange { first: PageId(2), pages: 3 }, 9);
+            let call = space.start(0, Request::Place);
+            let home = |space: &mut Space, page: u64| {
+                let node = if has_two_homes && page >= 3 { 2 } else { 1 };
+                space.world.nodes[node].memory.read(Area::HomeFrames, page * 64, 1)[0]
+            };
+            let mut rounds = 0;
+            while !space.world.is_complete(0, call) {
+                space.round();
+                rounds += 1;
+                assert!(rounds < 20, "{protocol:?} {ordering:?}");
+            }
+            assert!(rounds >= 2, "{protocol:?} {ordering:?}: an answer of the home is needed");
+            assert_eq!([2, 3, 4].map(|page| home(&mut space, page)), [9; 3], "{protocol:?} {ordering:?}");
+        }
+    }
 }

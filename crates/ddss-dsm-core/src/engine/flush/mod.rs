@@ -6,4 +6,4 @@ mod placement;
 
 pub(crate) use apply::{acknowledge, apply_diff, apply_stamp};
 pub(crate) use close::close_interval;
-pub(crate) use placement::{finish_placements, has_room};
+pub(crate) use placement::{finish_placements, has_room, start_placement};

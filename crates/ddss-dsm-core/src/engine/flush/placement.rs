@@ -14,7 +14,7 @@ pub(crate) fn send_diffs(ctx: &mut Context<'_>) {
 }
 
 /// Starts a wait for all writes up to an interval: posts a read behind the writes to each home.
-pub(super) fn start_placement(ctx: &mut Context<'_>, interval: u32) {
+pub(crate) fn start_placement(ctx: &mut Context<'_>, interval: u32) {
     let diffs_below = ctx.state.pages.diffs.next_sequence();
     let (id, homes) = ctx.state.pages.placements.start(interval, diffs_below);
     for from in homes.iter() {

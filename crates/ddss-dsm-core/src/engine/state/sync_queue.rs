@@ -18,6 +18,8 @@ pub(crate) enum Release {
     Post(u32),
     /// A counter grows.
     Add(u32, u64),
+    /// A call completes once all writes are placed.
+    Place(CallId),
 }
 
 /// Effect of an acquire, after its notices are applied.

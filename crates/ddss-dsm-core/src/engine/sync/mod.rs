@@ -14,4 +14,5 @@ pub(crate) use barrier::{arrive, call_barrier, depart};
 pub(crate) use counter::{add, call_add, on_value};
 pub(crate) use lock::{call_lock, call_unlock, forward, on_grant, on_request};
 pub(crate) use queue::advance;
+pub(crate) use release::call_place;
 pub(crate) use semaphore::{call_post, call_wait, on_grant as on_semaphore_grant, on_post, on_wait};

@@ -3,7 +3,7 @@
 use super::release::push_release;
 use super::{acquire, barrier, counter, lock, semaphore};
 use crate::engine::context::Context;
-use crate::engine::flush::{close_interval, finish_placements, has_room};
+use crate::engine::flush::{close_interval, finish_placements, has_room, start_placement};
 use crate::engine::state::{Acquired, PendingRelease, Release, Step};
 
 /// Works on all steps that can continue.
@@ -42,6 +42,11 @@ fn process_front(ctx: &mut Context<'_>) -> bool {
             call.into_iter().for_each(|call| ctx.complete(call, Ok(0)));
             match release {
                 Release::Unlock(index) => lock::released(ctx, index),
+                Release::Place(_) => {
+                    let last = ctx.state.sync.intervals.open() - 1;
+                    start_placement(ctx, last);
+                    push_release(ctx, release);
+                }
                 _ => push_release(ctx, release),
             }
             true
@@ -64,6 +69,7 @@ fn publish_releases(ctx: &mut Context<'_>) -> bool {
             Release::Arrive(index) => barrier::send_arrival(ctx, index, time),
             Release::Post(index) => semaphore::send_post(ctx, index, time),
             Release::Add(index, delta) => counter::send_addition(ctx, index, delta, time),
+            Release::Place(call) => ctx.complete(call, Ok(0)),
         }
     }
     any
