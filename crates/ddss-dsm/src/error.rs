@@ -118,6 +118,42 @@ pub enum SpaceError {
         "no result within {0:?}, so the space has ended: another rank is late, or does not make the call that this one waits for"
     )]
     TimedOut(Duration),
+    /// This rank could not write its part of a checkpoint. The checkpoint before it stays, and the space goes on.
+    #[error("the checkpoint of step {step} was not written, and the one before it stays: {reason}")]
+    CheckpointFailed {
+        /// Step of the program.
+        step: u64,
+        /// Error of the client, or of the system.
+        reason: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Other ranks could not write their parts of a checkpoint. The checkpoint before it stays, and the space goes on.
+    #[error(
+        "the checkpoint of step {step} was not written, and the one before it stays: {ranks} of the others say why"
+    )]
+    CheckpointRefused {
+        /// Step of the program.
+        step: u64,
+        /// Number of ranks that could not write.
+        ranks: u64,
+    },
+    /// The checkpoint is one of another space.
+    #[error(
+        "the checkpoint has {theirs} {what}, and this space {ours}: start with the same, or remove it with `ddss dsm rm`"
+    )]
+    CheckpointMismatch {
+        /// Property that differs.
+        what: &'static str,
+        /// Value of the checkpoint.
+        theirs: u64,
+        /// Value of this space.
+        ours: u64,
+    },
+    /// The checkpoint cannot be read, or not be released.
+    #[error("cannot read the checkpoint: {0}")]
+    CheckpointUnreadable(Box<dyn std::error::Error + Send + Sync>),
+    /// No checkpoint is complete at all ranks.
+    #[error("no checkpoint of this space can be read by all ranks: remove it with `ddss dsm rm`, and start again")]
+    CheckpointDamaged,
     /// The service thread has ended.
     #[error("the service thread of this rank has ended: see the message of its panic")]
     Ended,

@@ -5,12 +5,15 @@
 //! joins and notices deaths; each rank brings a fabric of its own.
 //!
 //! The engine is `ddss-dsm-core`, the members are those of `ddss-group`. This crate joins them: `transport` is the service
-//! thread of a rank, `space` the calls, `view` typed regions.
+//! thread of a rank, `space` a rank and what the engine answers, `view` typed regions, `checkpoint` their copies in DDSS, and `calls`
+//! what needs all of these.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
+mod calls;
+mod checkpoint;
 mod error;
 mod space;
 #[allow(unsafe_code, reason = "copies between a mapping that peers write and memory of this process")]

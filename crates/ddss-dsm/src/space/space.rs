@@ -1,6 +1,7 @@
-//! Joining, the calls of a rank, and leaving.
+//! A space, and the calls of a rank that the engine answers.
 
 use super::options::SpaceOptions;
+use crate::checkpoint::Checkpoints;
 use crate::error::SpaceError;
 use crate::sys::Frames;
 use crate::transport::{Call, Command, OWN_INDICES, RankMemory, Reply, Service, ServiceConfig};
@@ -19,7 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Release of the messages between ranks.
-const RELEASE: u8 = 1;
+const RELEASE: u8 = 2;
 /// Bytes of the longest message of the fabric: a packed page fits.
 const MESSAGE_BYTES: usize = 16 << 10;
 /// Lease of a rank's place: one that is stopped for longer is lost.
@@ -40,26 +41,13 @@ pub struct Space {
     wake: Arc<Wake>,
     frames: Arc<Frames>,
     thread: ProgressThread,
+    pub(crate) checkpoints: Checkpoints,
 }
 
 impl Space {
-    /// Joins a space by name, and makes it if it does not exist. Waits until all ranks are there.
-    ///
-    /// ```no_run
-    /// use ddss_dsm::{Homes, Space, SpaceOptions};
-    /// let client = ddss::Client::connect()?;
-    /// let mut space = Space::join(&client, "solver", SpaceOptions::new(2, 1 << 20))?;
-    /// let results = space.region::<u64>("results", 2, Homes::FirstTouch)?;
-    /// results.put(&space, space.rank().into(), 7)?;
-    /// space.barrier()?;
-    /// println!("{:?}", results.read(&space, ..)?);
-    /// space.leave()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The directory cannot be joined, the settings differ, or ranks are missing at the deadline.
-    pub fn join(client: &Client, name: &str, options: SpaceOptions) -> Result<Self, SpaceError> {
+    /// Joins a space by name, and makes it if it does not exist. Waits until all ranks are there. Returns the number of the
+    /// checkpoint from which they go on, too: 0 without one.
+    pub(crate) fn start(client: &Client, name: &str, options: SpaceOptions) -> Result<(Self, u64), SpaceError> {
         if options.listen.is_unspecified() {
             return Err(SpaceError::Address(options.listen));
         }
@@ -81,6 +69,10 @@ impl Space {
         let engine = options.config(rank, message_bytes);
         let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
         let frames = memory.frames();
+        let homes = memory.home_frames().map_err(SpaceError::Memory)?;
+        let checkpoints = Checkpoints::new(client, name, rank.index() as u16, homes, options.timeout);
+        // What rank 0 finds counts.
+        let checkpoint = if rank == Rank::ZERO { checkpoints.find(options.ranks) } else { 0 };
         let config = ServiceConfig {
             engine,
             memory,
@@ -90,16 +82,19 @@ impl Space {
             fabric: Box::new(fabric),
             commands: receiver,
             wake: wake.clone(),
+            checkpoint,
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread =
             ProgressThread::start("ddss-dsm", None, IdleConfig::for_cores(cores), move || Service::new(config))?;
         let bytes = options.bytes.next_multiple_of(SpaceOptions::PAGE_BYTES.into());
-        let space =
-            Self { rank, ranks: options.ranks, bytes, timeout: options.timeout, commands, wake, frames, thread };
+        let (ranks, timeout) = (options.ranks, options.timeout);
+        let space = Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints };
         match space.call(Call::Ready) {
-            Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks: options.ranks, waited }),
-            other => other.map(|_| space),
+            Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks, waited }),
+            Ok(Reply::Value(checkpoint)) => Ok((space, checkpoint)),
+            Ok(Reply::Statistics(_)) => Err(SpaceError::Ended),
+            Err(error) => Err(error),
         }
     }
 
@@ -159,10 +154,7 @@ impl Space {
     /// # Errors
     /// A rank is lost.
     pub fn add(&mut self, counter: u32, delta: u64) -> Result<u64, SpaceError> {
-        match self.call(Call::Engine(Request::Add { counter, delta }))? {
-            Reply::Value(before) => Ok(before),
-            Reply::Statistics(_) => Err(SpaceError::Ended),
-        }
+        self.add_own(Self::check_index("counter", counter)?, delta)
     }
 
     /// Returns the counters of this rank.
@@ -176,14 +168,13 @@ impl Space {
         }
     }
 
-    /// Leaves the space together with all other ranks.
-    ///
-    /// # Errors
-    /// A rank is lost, or does not leave in time.
-    pub fn leave(self) -> Result<(), SpaceError> {
-        // At the first barrier a rank may have to read the logs of others, at the second one none does.
-        self.call(Call::AwaitLeave)?;
-        self.call(Call::AwaitLeave)?;
+    /// Waits until all ranks leave.
+    pub(crate) fn await_leave(&self) -> Result<(), SpaceError> {
+        self.call(Call::AwaitLeave).map(drop)
+    }
+
+    /// Ends this rank, which has waited for the others.
+    pub(crate) fn end(self) -> Result<(), SpaceError> {
         self.call(Call::Leave)?;
         Ok(self.thread.stop()?)
     }
@@ -205,6 +196,24 @@ impl Space {
         self.acquire(OWN_INDICES)
     }
 
+    /// Waits until the writes of this rank are at their homes.
+    pub(crate) fn place(&mut self) -> Result<(), SpaceError> {
+        self.call(Call::Engine(Request::Place)).map(drop)
+    }
+
+    /// Meets all ranks at a barrier that is not the application's. The others may take a whole timeout for what they do before.
+    pub(crate) fn meet(&mut self) -> Result<(), SpaceError> {
+        self.call_within(Call::Engine(Request::Barrier(OWN_INDICES)), 2 * self.timeout).map(drop)
+    }
+
+    /// Adds to any counter, and returns its value before.
+    pub(crate) fn add_own(&mut self, counter: u32, delta: u64) -> Result<u64, SpaceError> {
+        match self.call(Call::Engine(Request::Add { counter, delta }))? {
+            Reply::Value(before) => Ok(before),
+            Reply::Statistics(_) => Err(SpaceError::Ended),
+        }
+    }
+
     /// Assigns the homes of a range, and waits until all ranks have done so.
     pub(crate) fn assign_homes(&mut self, bytes: Range<u64>, homes: Homes) -> Result<(), SpaceError> {
         self.call(Call::AssignHomes { pages: pages(&bytes), homes })?;
@@ -221,19 +230,23 @@ impl Space {
     }
 
     fn call(&self, call: Call) -> Result<Reply, SpaceError> {
-        match self.start(call)?.recv_timeout(self.timeout) {
+        self.call_within(call, self.timeout)
+    }
+
+    fn call_within(&self, call: Call, timeout: Duration) -> Result<Reply, SpaceError> {
+        match self.send(call)?.recv_timeout(timeout) {
             Ok(result) => Ok(result?),
             Err(RecvTimeoutError::Timeout) => {
                 // The call may still close pages: no view is made from now on.
                 self.frames.end();
-                self.start(Call::GiveUp)?;
-                Err(SpaceError::TimedOut(self.timeout))
+                self.send(Call::GiveUp)?;
+                Err(SpaceError::TimedOut(timeout))
             }
             Err(RecvTimeoutError::Disconnected) => Err(SpaceError::Ended),
         }
     }
 
-    fn start(&self, call: Call) -> Result<Receiver<Result<Reply, Failure>>, SpaceError> {
+    fn send(&self, call: Call) -> Result<Receiver<Result<Reply, Failure>>, SpaceError> {
         let (reply, result) = channel();
         self.commands.send(Command { call, reply }).map_err(|_| SpaceError::Ended)?;
         self.wake.wake();

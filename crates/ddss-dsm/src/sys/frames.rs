@@ -74,6 +74,11 @@ impl Frames {
         self.number
     }
 
+    /// Returns the number of pages.
+    pub(crate) fn pages(&self) -> usize {
+        self.access.len()
+    }
+
     /// Sets how a page may be used. Only the service thread calls it.
     pub(crate) fn set_access(&self, page: u32, access: Access) {
         self.access[page as usize].store(access as u8, Ordering::Release);

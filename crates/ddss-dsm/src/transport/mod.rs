@@ -5,9 +5,11 @@
 
 mod areas;
 mod handover;
+mod home_frames;
 mod post_queue;
 mod rank_memory;
 mod service;
 
+pub(crate) use home_frames::HomeFrames;
 pub(crate) use rank_memory::RankMemory;
 pub(crate) use service::{Call, Command, OWN_INDICES, Reply, Service, ServiceConfig};

@@ -1,6 +1,7 @@
 //! Memory of a rank, as its engine uses it.
 
 use super::areas::Layout;
+use super::home_frames::HomeFrames;
 use crate::sys::{Frames, MemoryFile};
 use ddss_dsm_core::limits::{LINE_BYTES, WORD_BYTES};
 use ddss_dsm_core::{Access, Area, Config, LocalPlace, Memory, PageId, Rank};
@@ -14,6 +15,7 @@ pub(crate) struct RankMemory {
     pub(super) layout: Layout,
     pub(super) frames: Arc<Frames>,
     ranks: u32,
+    pages: u32,
 }
 
 impl RankMemory {
@@ -22,12 +24,19 @@ impl RankMemory {
         let file = MemoryFile::create("ddss-dsm", layout.bytes)?;
         let first = layout.local(LocalPlace::Cache(PageId(0)));
         let frames = Arc::new(Frames::new(&file, first, config.page_bytes, config.pages));
-        Ok(Self { file, layout, frames, ranks: config.ranks as u32 })
+        Ok(Self { file, layout, frames, ranks: config.ranks as u32, pages: config.pages })
     }
 
     /// Returns the cache frames, for views of the application.
     pub(crate) fn frames(&self) -> Arc<Frames> {
         self.frames.clone()
+    }
+
+    /// Returns the home frames, for checkpoints.
+    pub(crate) fn home_frames(&self) -> io::Result<HomeFrames> {
+        let file = self.file.descriptor().try_clone_to_owned()?;
+        let span = self.layout.shared(Area::HomeFrames);
+        Ok(HomeFrames { file, offset: span.offset, page_bytes: self.layout.page_bytes, pages: self.pages })
     }
 
     fn cache(&self, page: PageId) -> u64 {

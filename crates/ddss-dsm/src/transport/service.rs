@@ -40,7 +40,7 @@ pub(crate) enum Call {
     AssignHomes { pages: PageRange, homes: Homes },
     /// Reads the counters of this rank.
     Statistics,
-    /// Completes when all ranks are connected.
+    /// Completes when all ranks are connected, with the number of the checkpoint that rank 0 has found.
     Ready,
     /// Waits until all ranks leave.
     AwaitLeave,
@@ -78,6 +78,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) commands: Receiver<Command>,
     /// Readable when there are commands.
     pub(crate) wake: Arc<Wake>,
+    /// Number of the checkpoint that this rank has found.
+    pub(crate) checkpoint: u64,
 }
 
 /// Connection to another rank.
@@ -108,6 +110,8 @@ pub(crate) struct Service {
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
     is_ready: bool,
+    /// Number of the checkpoint that rank 0 has found: all go on from that one.
+    checkpoint: u64,
     /// True once the end of the space has been passed on.
     has_ended: bool,
     /// True once this rank leaves: others may leave too.
@@ -121,7 +125,8 @@ impl Service {
     const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
-        let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, commands, wake } = config;
+        let ServiceConfig { checkpoint, commands, wake, .. } = config;
+        let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, .. } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
         let group = Group::new(membership, fabric.as_mut(), context, lease).map_err(SpaceError::System)?;
         let engine = Engine::new(config)?;
@@ -140,6 +145,7 @@ impl Service {
             failed_calls_due: None,
             held: Vec::new(),
             is_ready: config.ranks == 1,
+            checkpoint,
             has_ended: false,
             is_leaving: false,
             happened: Vec::new(),
@@ -237,7 +243,7 @@ impl Service {
         let Command { call, reply } = command;
         match call {
             Call::Engine(request) => self.call(request, reply),
-            Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(0)), Err))),
+            Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(self.checkpoint)), Err))),
             Call::GiveUp => {}
             Call::AwaitLeave => {
                 self.is_leaving = true;
@@ -311,7 +317,7 @@ impl Service {
         }
         let windows = self.expose(peer);
         let sent = windows.map(|windows| {
-            let message = handover::encode(&windows);
+            let message = handover::encode(&windows, self.checkpoint);
             self.driver.send(member, &[&[HANDOVER], &message])
         });
         if !matches!(sent, Some(Ok(()))) {
@@ -338,9 +344,10 @@ impl Service {
         let index = usize::from(from.0);
         match (bytes.split_first(), Rank::new(index)) {
             (Some((&HANDOVER, windows)), _) if self.peers[index].windows.is_none() => {
-                self.peers[index].windows = handover::decode(windows);
-                if self.peers[index].windows.is_none() {
-                    return self.lose(from);
+                let Some((windows, checkpoint)) = handover::decode(windows) else { return self.lose(from) };
+                self.peers[index].windows = Some(windows);
+                if index == 0 {
+                    self.checkpoint = checkpoint;
                 }
                 let ours = self.config.rank.index();
                 let is_known = |(rank, peer): (usize, &Peer)| rank == ours || peer.windows.is_some();

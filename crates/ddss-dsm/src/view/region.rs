@@ -91,6 +91,11 @@ impl Space {
         Ok(Region { frames: self.frames().number(), offset: record.offset(), len: count, _elements: PhantomData })
     }
 
+    /// Returns all pages of the space as one region.
+    pub(crate) fn whole(&self) -> Region<[u8; 4096]> {
+        Region { frames: self.frames().number(), offset: 0, len: self.frames().pages(), _elements: PhantomData }
+    }
+
     /// Returns the records of regions, in the last pages of the space.
     fn directory(&self) -> Region<Record> {
         Region { frames: self.frames().number(), offset: self.len(), len: REGIONS_MAX, _elements: PhantomData }

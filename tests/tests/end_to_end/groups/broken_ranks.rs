@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// First byte of a message with windows, and of one of the engine.
 const HANDOVER: u8 = 0;
 const ENGINE: u8 = 1;
-/// Windows of a rank: of no bytes.
-const WINDOWS: [u8; 101] = [HANDOVER; 101];
+/// Windows of a rank, of no bytes, and no checkpoint.
+const WINDOWS: [u8; 109] = [HANDOVER; 109];
 
 fn connect(folder: &Path) -> Client {
     Client::connect_with(ConnectOptions::new().directory(folder).timeout(Duration::from_secs(20))).unwrap()
@@ -72,7 +72,7 @@ impl Rank {
         let address = fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let options = JoinOptions::new(ranks, address).number(number).settings(settings).lease(LEASE);
         let membership = Membership::join(&client, &format!("dsm/{NAME}"), &options).unwrap();
-        let context = Context { name: *b"DDSS pages", release: 1 };
+        let context = Context { name: *b"DDSS pages", release: 2 };
         let group = Group::new(membership, &mut fabric, context, LEASE).unwrap();
         Self { fabric, group, events: Events::new(), start: Instant::now() }
     }
