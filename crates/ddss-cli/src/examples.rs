@@ -262,8 +262,13 @@ pub(crate) const DSM_RUN: &str = "\
 Examples:
   ddss dsm run -n 4 -- ./heat
   ddss dsm run -n 4 --protocol async -- ./heat 1024
+  ddss dsm run -n 4 --space heat --restart 3 -- ./heat
   ddss dsm run -n 4 --space heat --ranks 0-1 --listen 10.0.0.1 -- ./heat
   ddss dsm run -n 4 --space heat --ranks 2-3 --listen 10.0.0.2 -- ./heat
+
+The third starts all ranks again when one fails, up to three times. A program
+that writes checkpoints goes on from the last complete one; so does the same
+command later, unless the run ended well.
 
 The last two run on the nodes with these addresses. When a rank fails, the
 others end with an error that names it, within 10 s, and so does this command.
@@ -276,7 +281,7 @@ Examples:
 
 pub(crate) const DSM_RM: &str = "\
 Examples:
-  ddss dsm rm heat           after all of its ranks have ended
+  ddss dsm rm heat           after all of its ranks have ended: its checkpoint too
   ddss dsm rm heat --force   its ranks go on without a name";
 
 pub(crate) const RIVER: &str = "\

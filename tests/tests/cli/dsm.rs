@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 /// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Variable with the task of a rank after it has joined.
-const TASK: &str = "DDSS_TEST_TASK";
+pub(crate) const TASK: &str = "DDSS_TEST_TASK";
 
-fn ddss(daemon: &Daemon, words: &[&str]) -> Command {
+pub(crate) fn ddss(daemon: &Daemon, words: &[&str]) -> Command {
     let mut command = Command::new(binary("ddss").unwrap());
     command.args(words).env("DDSS_DIR", daemon.folder());
     command
@@ -26,19 +26,24 @@ fn ddss(daemon: &Daemon, words: &[&str]) -> Command {
 
 /// `ddss dsm run` of ranks that play `task` in the test of this name.
 fn ranks(daemon: &Daemon, options: &[&str], test: &str, task: &str) -> Command {
+    ranks_of("dsm", daemon, options, test, task)
+}
+
+/// The same of a test of this module.
+pub(crate) fn ranks_of(module: &str, daemon: &Daemon, options: &[&str], test: &str, task: &str) -> Command {
     let mut command = ddss(daemon, &[&["dsm", "run"], options].concat());
     let own = std::env::current_exe().unwrap();
-    command.arg("--").arg(own).args(["--exact", &format!("dsm::{test}"), "--nocapture"]).env(TASK, task);
+    command.arg("--").arg(own).args(["--exact", &format!("{module}::{test}"), "--nocapture"]).env(TASK, task);
     command
 }
 
-fn said(command: &mut Command) -> (Option<i32>, String, String) {
+pub(crate) fn said(command: &mut Command) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
 }
 
-fn spaces(daemon: &Daemon) -> Value {
+pub(crate) fn spaces(daemon: &Daemon) -> Value {
     serde_json::from_str(&said(&mut ddss(daemon, &["dsm", "ls", "--json"])).1).unwrap()
 }
 
@@ -143,7 +148,7 @@ fn interrupted_run_ends_its_ranks_and_living_ranks_keep_their_name() {
     let daemon = Daemon::start(1).unwrap();
     let test = "interrupted_run_ends_its_ranks_and_living_ranks_keep_their_name";
     let (mut run, pids) = waiting(&mut ranks(&daemon, &["-n", "2", "--space", "heat"], test, "wait"));
-    assert_eq!(spaces(&daemon), json!([{ "space": "heat", "ranks": 2, "live": 2, "home": 1 }]));
+    assert_eq!(spaces(&daemon), json!([{ "space": "heat", "ranks": 2, "live": 2, "home": 1, "checkpoint": false }]));
     let (code, _, err) = said(&mut ddss(&daemon, &["dsm", "rm", "heat"]));
     assert_eq!(code, Some(1));
     assert_eq!(err, "ddss: 2 ranks of heat live: end them first, or repeat with --force\n");

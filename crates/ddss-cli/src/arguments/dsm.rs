@@ -11,10 +11,10 @@ pub(crate) enum DsmCommand {
     /// Start the ranks of a space: a program several times, each with a number of its own
     #[command(after_help = examples::DSM_RUN)]
     Run(DsmRunOptions),
-    /// List the spaces, with the ranks that live
+    /// List the spaces, with the ranks that live, and checkpoints
     #[command(after_help = examples::DSM_LS)]
     Ls(DaemonOptions),
-    /// Release the names of spaces whose ranks are gone
+    /// Release the names and checkpoints of spaces whose ranks are gone
     #[command(after_help = examples::DSM_RM)]
     Rm(DsmRemoveOptions),
 }
@@ -35,6 +35,9 @@ pub(crate) struct DsmRunOptions {
     /// Address of this node at which ranks on other nodes reach those that start here [default: loopback]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<IpAddr>,
+    /// Times that all ranks are started again after one has failed: they go on from the last complete checkpoint
+    #[arg(long, value_name = "TIMES", default_value_t = 0, conflicts_with = "ranks")]
+    pub(crate) restart: u32,
     /// Protocol of the pages
     #[arg(long, value_enum, default_value_t = ProtocolName::Newgendsm)]
     pub(crate) protocol: ProtocolName,

@@ -1,16 +1,13 @@
-//! The commands `dsm run`, `dsm ls` and `dsm rm`: ranks of page-based shared memory.
+//! The command `dsm run`: the ranks of a space.
 
-use crate::arguments::dsm::{DsmCommand, DsmRankOptions, DsmRemoveOptions, DsmRunOptions};
-use crate::arguments::values::DaemonOptions;
+use super::spaces::{has_checkpoint, release_checkpoints, release_name};
+use crate::arguments::dsm::{DsmRankOptions, DsmRunOptions};
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::node_process::tie_to_parent;
-use crate::output::table::Table;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use ddss::{Client, SegmentInfo};
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ops::RangeInclusive;
@@ -19,23 +16,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Names of spaces in the directory of segments begin so.
-const PREFIX: &str = "dsm/";
 /// Time in which the other ranks notice that one has failed, and end by themselves.
 const END_MAX: Duration = Duration::from_secs(10);
-/// Time in which the places of ranks that have ended are free.
-const FREE_MAX: Duration = Duration::from_secs(2);
 /// Time between two looks at the ranks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-pub(crate) fn run(command: &DsmCommand, json: bool) -> Result<(), CommandError> {
-    match command {
-        DsmCommand::Run(_) if json => Err(CommandError::NoJsonOutput),
-        DsmCommand::Run(options) => run_ranks(options),
-        DsmCommand::Ls(place) => list(place, json),
-        DsmCommand::Rm(options) => remove(options, json),
-    }
-}
 
 /// Becomes a program that ends with the command that started it.
 pub(crate) fn become_rank(options: &DsmRankOptions) -> Result<(), CommandError> {
@@ -61,7 +45,7 @@ impl Drop for Started {
     }
 }
 
-fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
+pub(super) fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
     // Fails with the next step if no daemon runs there, before any process is started.
     let client = connect(&options.place)?;
     let (first, last) = options.ranks.unwrap_or((0, options.count - 1));
@@ -72,11 +56,30 @@ fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
     }
     let space = options.space.clone().unwrap_or_else(|| format!("run-{}", std::process::id()));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
-    let ended = start_and_watch(options, &space, first..=last, &mut signals);
-    if options.ranks.is_none() {
-        release(&client, &space);
+    let mut restarts = 0;
+    let ended = loop {
+        let ended = start_and_watch(options, &space, first..=last, &mut signals);
+        if options.ranks.is_none() {
+            release_name(&client, &space);
+        }
+        match ended {
+            Err(CommandError::Refused(why)) if restarts < options.restart => {
+                restarts += 1;
+                eprintln!("ddss: {why}: restart {restarts} of {}", options.restart);
+            }
+            ended => break ended,
+        }
+    };
+    // Nobody knows the name of a space that has none of its own, and so nobody could go on from its checkpoint.
+    if options.space.is_none() {
+        release_checkpoints(&client, &space)?;
     }
-    ended
+    match ended {
+        Err(CommandError::Refused(why)) if has_checkpoint(&client, &space)? => {
+            Err(CommandError::Refused(format!("{why}; the same command goes on from the last checkpoint")))
+        }
+        ended => ended,
+    }
 }
 
 fn start_and_watch(
@@ -90,22 +93,6 @@ fn start_and_watch(
         ranks.push(Started { rank, child: start(options, space, rank)? });
     }
     watch(&mut ranks, signals)
-}
-
-/// Releases the name of a space when its last rank is gone. Ranks that another command started under the same name keep it.
-fn release(client: &Client, space: &str) {
-    let name = format!("{PREFIX}{space}");
-    let end = Instant::now() + FREE_MAX;
-    while Instant::now() < end {
-        // No rank has joined, or no daemon answers any more: there is nothing to release, or nobody who could.
-        let Ok(found) = client.list(&name).and_then(Iterator::collect::<Result<Vec<SegmentInfo>, _>>) else { return };
-        let Some(found) = found.iter().find(|found| name_of(found) == space) else { return };
-        if found.lock.holders == 0 {
-            let _ = client.segment(&name).open().and_then(|segment| segment.release());
-            return;
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
 }
 
 fn start(options: &DsmRunOptions, space: &str, rank: u16) -> Result<Child, CommandError> {
@@ -188,68 +175,4 @@ fn ending(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
-}
-
-/// Returns the spaces of all reachable nodes.
-fn spaces(place: &DaemonOptions) -> Result<Vec<SegmentInfo>, CommandError> {
-    Ok(connect(place)?.list(PREFIX)?.collect::<Result<_, _>>()?)
-}
-
-fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
-    let found = spaces(place)?;
-    if json {
-        let rows = found.iter().map(|space| {
-            json!({ "space": name_of(space), "ranks": ranks_of(space), "live": space.lock.holders, "home": space.home.0 })
-        });
-        println!("{}", Value::Array(rows.collect()));
-        return Ok(());
-    }
-    let mut table = Table::new(&["SPACE", "RANKS", "LIVE", "HOME"]);
-    table.align_right(&[1, 2, 3]);
-    for space in &found {
-        table.row(vec![
-            name_of(space).to_owned(),
-            ranks_of(space).to_string(),
-            space.lock.holders.to_string(),
-            space.home.0.to_string(),
-        ]);
-    }
-    table.print_or("no space exists");
-    Ok(())
-}
-
-fn name_of(space: &SegmentInfo) -> &str {
-    space.name.strip_prefix(PREFIX).unwrap_or_default()
-}
-
-/// Returns the number of ranks that a space is for: its table has a row for the space, and two for each of them.
-fn ranks_of(space: &SegmentInfo) -> u64 {
-    let rows = space.len.checked_div(space.row_len.into()).unwrap_or(0);
-    rows.saturating_sub(1) / 2
-}
-
-fn remove(options: &DsmRemoveOptions, json: bool) -> Result<(), CommandError> {
-    let found = spaces(&options.place)?;
-    for name in &options.spaces {
-        let Some(space) = found.iter().find(|space| name_of(space) == name) else {
-            return Err(CommandError::Refused(format!("no space {name}: `ddss dsm ls` lists them")));
-        };
-        if space.lock.holders > 0 && !options.force {
-            let live = space.lock.holders;
-            return Err(CommandError::Refused(format!(
-                "{live} ranks of {name} live: end them first, or repeat with --force"
-            )));
-        }
-    }
-    let client = connect(&options.place)?;
-    for name in &options.spaces {
-        client.segment(&format!("{PREFIX}{name}")).open()?.release()?;
-        if !json {
-            println!("{name}: released");
-        }
-    }
-    if json {
-        println!("{}", json!({ "released": options.spaces }));
-    }
-    Ok(())
 }
