@@ -8,6 +8,9 @@
 //! rows that the others wrote before it. Nobody sends anything: pages travel when they are read, and only bytes that have changed
 //! go to their home. The result has to equal that of one process, bit by bit.
 //!
+//! Every tenth step ends in a checkpoint. In the middle of the work a rank dies; the others fail with its number, and all start again,
+//! from the last checkpoint.
+//!
 //! `ddss dsm run -n 4 -- PROGRAM` starts the ranks of a program of yours: see `ddss_dsm::Launch`.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
@@ -19,6 +22,13 @@ const RANKS: usize = 4;
 /// Rows and columns of the plate, with its edges. A row is half a page: bands of ranks meet within a page.
 const SIZE: usize = 256;
 const STEPS: usize = 40;
+/// Steps between two checkpoints.
+const STEPS_EACH: usize = 10;
+/// Rank that dies in its first life, and its step.
+const VICTIM: usize = 2;
+const LAST_STEP: usize = 25;
+/// Task of that rank.
+const DIES: &str = "dies";
 
 fn main() -> Result<(), Failed> {
     match Task::given() {
@@ -53,28 +63,38 @@ fn cold() -> Vec<f64> {
 
 /// A rank computes its band.
 fn work(task: &Task) -> Result<(), Failed> {
-    let rank: u16 = task.name.parse()?;
+    let rank: u16 = if task.name == DIES { VICTIM as u16 } else { task.name.parse()? };
     let options = SpaceOptions::new(RANKS as u16, 4 << 20).rank(rank).timeout(PATIENCE);
     let mut space = Space::join(&task.client()?, SPACE, options)?;
     let plates = [
         space.region::<f64>("even steps", SIZE * SIZE, Homes::FirstTouch)?,
         space.region::<f64>("odd steps", SIZE * SIZE, Homes::FirstTouch)?,
     ];
-    if rank == 0 {
+    // The pages of a checkpoint are there.
+    let begin = space.restored().unwrap_or(0) as usize;
+    if rank == 0 && begin == 0 {
         for plate in &plates {
             plate.write(&space, ..)?.copy_from_slice(&cold());
         }
     }
     space.barrier()?;
     let rows = band(rank.into());
-    for count in 0..STEPS {
+    for count in begin..STEPS {
+        if task.name == DIES && count == LAST_STEP {
+            std::process::abort();
+        }
         let [from, to] = [plates[count % 2], plates[(count + 1) % 2]];
         {
             let before = from.read(&space, (rows.start - 1) * SIZE..(rows.end + 1) * SIZE)?;
             let mut after = to.write(&space, rows.start * SIZE..rows.end * SIZE)?;
             step(&before, &mut after);
         }
-        space.barrier()?;
+        if (count + 1).is_multiple_of(STEPS_EACH) {
+            // A barrier, too.
+            space.checkpoint(count as u64 + 1)?;
+        } else {
+            space.barrier()?;
+        }
     }
     let counters = space.statistics()?;
     if rank == 0 {
@@ -86,7 +106,7 @@ fn work(task: &Task) -> Result<(), Failed> {
         }
         let result = plates[STEPS % 2].read(&space, ..)?;
         check(result[..] == expected[0][..], || "the plate differs from that of one process".to_owned())?;
-        println!("{STEPS} steps of {RANKS} ranks: the plate equals that of one process, bit by bit");
+        println!("steps {begin} to {STEPS} of {RANKS} ranks: the plate equals that of one process, bit by bit");
     }
     println!(
         "rank {rank}: {} pages fetched, {} changed bytes sent in {} runs",
@@ -96,13 +116,21 @@ fn work(task: &Task) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Runs all ranks. Returns true if all of them did their work.
+fn run(nodes: &Nodes, victim: &str) -> Result<bool, Failed> {
+    let name = |rank: usize| if rank == VICTIM { victim.to_owned() } else { rank.to_string() };
+    let ranks = (0..RANKS).map(|rank| nodes.worker(rank, &name(rank))).collect::<Result<Vec<_>, _>>()?;
+    // All are waited for.
+    let failed = ranks.into_iter().filter_map(|rank| rank.finish().err()).count();
+    nodes.client(0)?.segment(&format!("dsm/{SPACE}")).open()?.release()?;
+    Ok(failed == 0)
+}
+
 fn compute() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
-    let ranks = (0..RANKS).map(|rank| nodes.worker(rank, &rank.to_string())).collect::<Result<Vec<_>, _>>()?;
-    for rank in ranks {
-        rank.finish()?;
-    }
-    nodes.client(0)?.segment(&format!("dsm/{SPACE}")).open()?.release()?;
+    check(!run(&nodes, DIES)?, || "a rank died, and the others did not notice".to_owned())?;
+    println!("rank {VICTIM} has died in step {LAST_STEP}, and so the space has ended: all ranks start again");
+    check(run(&nodes, &VICTIM.to_string())?, || "a rank has failed".to_owned())?;
     println!("4 ranks on two nodes left nothing behind");
     Ok(())
 }
