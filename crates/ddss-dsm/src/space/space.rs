@@ -3,7 +3,7 @@
 use super::options::SpaceOptions;
 use crate::checkpoint::Checkpoints;
 use crate::error::SpaceError;
-use crate::sys::Frames;
+use crate::sys::{Frames, Refused};
 use crate::transport::{Call, Command, OWN_INDICES, RankMemory, Reply, Service, ServiceConfig};
 use ddss::Client;
 use ddss_dsm_core::{
@@ -190,6 +190,14 @@ impl Space {
             return Ok(());
         }
         self.call(Call::Engine(Request::Touch { pages: pages(bytes), access })).map(drop)
+    }
+
+    /// Returns the error of a view. Pages that were open a moment ago are closed when the space ends: the service thread knows why.
+    pub(crate) fn explain(&self, refused: Refused) -> SpaceError {
+        if refused == Refused::Closed {
+            return self.call(Call::Ready).err().unwrap_or(SpaceError::Ended);
+        }
+        refused.into()
     }
 
     pub(crate) fn lock_directory(&mut self) -> Result<Section<'_>, SpaceError> {

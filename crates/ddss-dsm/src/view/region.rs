@@ -120,7 +120,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
         let bytes = self.bytes(space, range)?;
         let borrow = space.frames().borrow(bytes.clone(), false)?;
         space.open(&bytes, Access::Read)?;
-        Ok(borrow.read()?)
+        borrow.read().map_err(|refused| space.explain(refused))
     }
 
     /// Views elements to write them in place. At the next release, bytes that have changed go to the home of their page.
@@ -131,7 +131,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
         let bytes = self.bytes(space, range)?;
         let borrow = space.frames().borrow(bytes.clone(), true)?;
         space.open(&bytes, Access::Write)?;
-        Ok(borrow.write()?)
+        borrow.write().map_err(|refused| space.explain(refused))
     }
 
     /// Fetches pages that this rank does not hold, so that later views of them do not wait.
