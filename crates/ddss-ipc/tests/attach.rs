@@ -29,6 +29,37 @@ fn attach_error_states_the_reason() {
 }
 
 #[test]
+fn root_attaches_when_others_have_all_slots() {
+    // If this failed, an operator could not see whose clients have filled a node, nor end them.
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: it needs root, to be another user");
+        return;
+    }
+    let echo = Echo::with(|config| (config.clients_max, config.socket_mode) = (3, 0o666));
+    let folder = echo.path.parent().unwrap();
+    std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let attach_as_other = || {
+        std::thread::scope(|scope| {
+            let attached = scope.spawn(|| {
+                // Sets the user of this thread only; it ends with the thread.
+                let uid = rustix::process::Uid::from_raw(65_534);
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+                Attachment::connect(&echo.path, &AttachOptions::default())
+            });
+            attached.join().unwrap()
+        })
+    };
+    let others = [attach_as_other().unwrap(), attach_as_other().unwrap()];
+    let refused = attach_as_other().unwrap_err();
+    assert!(refused.to_string().contains("all 2 client slots are taken"), "{refused}");
+    let root = attach(&echo.path, |_| {});
+    call(&mut root.take_channel().unwrap(), WaitClass::Polling, 1);
+    let refused = Attachment::connect(&echo.path, &AttachOptions::default()).unwrap_err();
+    assert!(refused.to_string().contains("slots are taken"), "{refused}");
+    drop(others);
+}
+
+#[test]
 fn second_daemon_is_refused_while_first_serves() {
     // If this failed, a daemon started by mistake would disconnect every client of the running one.
     let echo = Echo::start();

@@ -31,7 +31,13 @@ pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandErr
         ),
         ClusterCommand::Remove(options) => {
             let answer = ask(&options.place, &AdminRequest::Remove { node: options.node.0, force: options.force })?;
-            print_removal(answer, &format!("{} is out of the cluster", options.node), json)
+            print_removal(answer, &format!("{} is out of the cluster", options.node), json)?;
+            // The removal is done, whatever can be seen of the rest.
+            match fetch(&options.place) {
+                Ok(rest) if rest.nodes.len() == 2 => print_note(ONE_VOTER),
+                _ => {}
+            }
+            Ok(())
         }
         ClusterCommand::Status(place) => status(place, json),
     }
@@ -47,6 +53,8 @@ pub(crate) struct ClusterView {
 }
 
 const NO_MAJORITY: &str = "no majority of the voters is reachable: segments cannot be allocated or released";
+
+const ONE_VOTER: &str = "two nodes are left, of which one votes: its loss would end the cluster; join a third node";
 
 impl ClusterView {
     pub(crate) fn alive(&self) -> usize {

@@ -37,6 +37,8 @@ const HANDSHAKES_MAX: usize = 64;
 const BACKLOG: i32 = 512;
 /// Maximum number of events taken from the kernel in one call.
 const EVENTS_MAX: usize = 64;
+/// User id of root.
+const ROOT: u32 = 0;
 
 /// Configuration of an acceptor.
 #[derive(Clone, Debug)]
@@ -476,10 +478,15 @@ impl AcceptorThread {
         let client_count =
             self.slots.iter().filter_map(|slot| slot.client.as_ref()).filter(|taken| taken.uid == uid).count();
         (self.config.user_limit.0)(uid, client_count).map_err(busy)?;
-        let Some(index) = self.slots.iter().position(|slot| slot.client.is_none()) else {
-            return Err(busy(format!("all {} client slots are taken", self.slots.len())));
+        let slots = self.slots.len();
+        // The last one is root's, for the commands that find out who has all the others.
+        let is_reserved = |index: usize| slots > 1 && index == slots - 1;
+        let mut free = (0..slots).filter(|&index| self.slots[index].client.is_none());
+        let Some(index) = free.find(|&index| uid == ROOT || !is_reserved(index)) else {
+            return Err(busy(format!("all {} client slots are taken", slots - usize::from(is_reserved(slots - 1)))));
         };
-        if layout.bytes() > self.config.memory_bytes_max.saturating_sub(self.memory_bytes) {
+        let room = self.config.memory_bytes_max.saturating_sub(self.memory_bytes);
+        if layout.bytes() > room && !is_reserved(index) {
             return Err(busy(format!(
                 "cannot allocate {} bytes of client memory: the limit of all clients is reached",
                 layout.bytes()
