@@ -166,10 +166,15 @@ impl Context {
             } else {
                 continue;
             };
-            if let Err(error) = self.raft.client_write(command).await {
-                tracing::debug!(node, %error, "cannot propose the liveness of a node");
-            }
-            drop(guard);
+            // The proposal may be decided after this round has ended: the fence must stand until then.
+            let raft = self.raft.clone();
+            let proposed = tokio::spawn(async move {
+                if let Err(error) = raft.client_write(command).await {
+                    tracing::debug!(node, %error, "cannot propose the liveness of a node");
+                }
+                drop(guard);
+            });
+            let _ = proposed.await;
         }
         self.finish_removals().await;
         let (voters, wanted) = (self.voters(), self.wanted_voters(now, None));
