@@ -40,7 +40,10 @@ fn names(units: u32) -> Vec<String> {
 /// A queue with units.
 fn filled(daemon: &Daemon, copies: u8) -> UnitQueue {
     let options = UnitOptions::new().lease(LEASE).copies(copies);
-    let queue = UnitQueue::create(&connect(daemon.folder()), NAME, options).unwrap().with_timeout(PATIENCE);
+    // A table with two copies waits for its replica, on a busy machine for seconds.
+    let patient = ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE / 4);
+    let client = Client::connect_with(patient).unwrap();
+    let queue = UnitQueue::create(&client, NAME, options).unwrap().with_timeout(PATIENCE);
     assert_eq!(queue.add(&names(UNITS)).unwrap(), 0..UNITS);
     queue
 }
