@@ -40,7 +40,7 @@ fn is_admitted(buckets: &Table, customer: u64) -> Result<bool, ddss::Error> {
 
 /// A service: admits requests of all customers in turn, and reports how many.
 fn serve(client: &Client) -> Result<(), Failed> {
-    let buckets = Table::new(open_soon(client, NAME)?)?;
+    let buckets = <Table>::try_from(open_soon(client, NAME)?)?;
     let mut admitted = [0; CUSTOMERS as usize];
     for request in 0..REQUESTS * CUSTOMERS {
         let customer = request % CUSTOMERS;
@@ -65,7 +65,7 @@ fn refill(buckets: &Table) -> Result<[u64; CUSTOMERS as usize], Failed> {
 
 fn limit() -> Result<(), Failed> {
     let nodes = Nodes::take(2)?;
-    let buckets = nodes.client(0)?.table(NAME).allocate(Spec::new(CUSTOMERS).row_len(24))?;
+    let buckets = nodes.client(0)?.table::<[u8]>(NAME).allocate(Spec::new(CUSTOMERS).row_len(24))?;
     let mut granted = refill(&buckets)?;
     let services: Result<Vec<_>, _> = (0..SERVICES).map(|index| nodes.worker(index, "serve")).collect();
     for _ in 0..REFILLS {

@@ -10,7 +10,7 @@
 //! versions of its rows, and computed by another process.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
-use ddss::{Array, Client, Spec, TypedTable, Version};
+use ddss::{Array, Client, Spec, Table, Version};
 use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
 
 const LEFT: &str = "examples/matrix/left";
@@ -32,7 +32,7 @@ fn main() -> Result<(), Failed> {
 }
 
 /// Computes one block of rows of the product.
-fn compute(left: &[Row], right: &[Row], product: &TypedTable<Row>, block: u64) -> Result<(), Failed> {
+fn compute(left: &[Row], right: &[Row], product: &Table<Row>, block: u64) -> Result<(), Failed> {
     let first = block as usize * BLOCK_ROWS;
     for (row, factors) in left.iter().enumerate().skip(first).take(BLOCK_ROWS) {
         let mut sums: Row = [0.0; SIZE];
@@ -40,7 +40,7 @@ fn compute(left: &[Row], right: &[Row], product: &TypedTable<Row>, block: u64) -
             sums.iter_mut().zip(line).for_each(|(sum, value)| *sum += factor * value);
         }
         // A row that another worker has computed already stays.
-        match product.put_if(row as u64, Version(0), &sums) {
+        match product.row(row as u64).put_if(Version(0), &sums) {
             Err(error) if error.kind() == ddss::ErrorKind::VersionMismatch => {}
             ended => drop(ended?),
         }
@@ -52,7 +52,7 @@ fn compute(left: &[Row], right: &[Row], product: &TypedTable<Row>, block: u64) -
 fn work(task: &Task) -> Result<(), Failed> {
     let client = task.client()?;
     let (left, right) = (factor(&client, LEFT)?, factor(&client, RIGHT)?);
-    let product = TypedTable::new(ddss::Table::new(open_soon(&client, PRODUCT)?)?)?;
+    let product = Table::try_from(open_soon(&client, PRODUCT)?)?;
     let next = open_soon(&client, NEXT)?;
     let mut computed = 0;
     loop {
@@ -100,7 +100,7 @@ fn multiply() -> Result<(), Failed> {
         shared.array::<Row>(0)?.put_slice(0, matrix)?;
         factors.push(shared);
     }
-    let product: TypedTable<Row> = TypedTable::allocate(&client, PRODUCT, SIZE as u64)?;
+    let product: Table<Row> = client.table(PRODUCT).allocate(SIZE as u64)?;
     let next = client.segment(NEXT).allocate(Spec::new(8))?;
     let unlucky = nodes.worker(1, "hang")?;
     next.with_timeout(PATIENCE).wait_newer_than(Version(0))?;
@@ -112,7 +112,7 @@ fn multiply() -> Result<(), Failed> {
     // A block that its worker never computed has rows of version 0.
     let mut recovered = 0;
     for block in 0..BLOCKS {
-        if product.get(block * BLOCK_ROWS as u64)?.stamp.version == Version(0) {
+        if product.row(block * BLOCK_ROWS as u64).get()?.stamp.version == Version(0) {
             compute(&left, &right, &product, block)?;
             recovered += 1;
         }
@@ -122,17 +122,17 @@ fn multiply() -> Result<(), Failed> {
         shared.release()?;
     }
     next.release()?;
-    product.table().segment().release()?;
+    product.segment().release()?;
     check(recovered == 1, || format!("{recovered} blocks of one dead worker"))?;
     println!("{BLOCKS} blocks by workers on two nodes, the one of a dead worker recovered, and the product is right");
     Ok(())
 }
 
 /// Compares the product's effect on vectors with that of its factors.
-fn verify(left: &[Row], right: &[Row], product: &TypedTable<Row>) -> Result<(), Failed> {
+fn verify(left: &[Row], right: &[Row], product: &Table<Row>) -> Result<(), Failed> {
     let mut rows = Vec::with_capacity(SIZE);
     for row in 0..SIZE {
-        let found = product.get(row as u64)?;
+        let found = product.row(row as u64).get()?;
         check(found.stamp.version == Version(1), || format!("row {row} has {}", found.stamp.version))?;
         rows.push(found.value);
     }

@@ -43,11 +43,11 @@ fn main() -> Result<(), Failed> {
 async fn run(nodes: &Nodes) -> Result<(), Failed> {
     let (home, other) = (nodes.client(0)?, nodes.client(1)?);
     let gate = home.segment(GATE).allocate(Spec::new(16))?;
-    let rows = home.table(ROWS).allocate(Spec::new(TASKS).row_len(16))?;
+    let rows = home.table::<[u8]>(ROWS).allocate(Spec::new(TASKS).row_len(16))?;
     let jobs = home.map::<u64, u64>(JOBS).allocate(JOB_COUNT)?;
     let shared = Shared {
         gate: aio::Segment::from(&open_soon(&other, GATE)?),
-        rows: aio::Table::new(aio::Segment::from(&open_soon(&other, ROWS)?))?,
+        rows: <aio::Table>::try_from(aio::Segment::from(&open_soon(&other, ROWS)?))?,
         jobs: other.aio()?.map(JOBS).wait().await?,
     };
     let mut tasks = JoinSet::new();

@@ -121,7 +121,7 @@ fn numbers() -> impl FnMut() -> u64 {
 /// A filled table and a filled map, whose home is the daemon of that client.
 fn fill(home: &Client, reader: &Client) -> (Table, Map) {
     let spec = Spec::new(KEYS).row_len(VALUE_BYTES as u32);
-    let table = home.table("records").allocate(spec).expect("the pool is large enough");
+    let table = home.table::<[u8]>("records").allocate(spec).expect("the pool is large enough");
     let map: Map = home.map("map").allocate(KEYS).expect("the pool is large enough");
     for number in 0..KEYS {
         table.row(number).put(&[7; VALUE_BYTES]).expect("the home is there");
@@ -129,7 +129,7 @@ fn fill(home: &Client, reader: &Client) -> (Table, Map) {
     }
     let begin = Instant::now();
     loop {
-        match (reader.table("records").open(), reader.map("map").open()) {
+        match (reader.table::<[u8]>("records").open(), reader.map("map").open()) {
             (Ok(table), Ok(map)) => return (table, map),
             _ => assert!(begin.elapsed() < READY_MAX, "the nodes do not find each other"),
         }

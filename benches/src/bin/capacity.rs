@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, Segment, Spec};
+use ddss::{Batch, Client, ConnectOptions, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 
 const USAGE: &str =
@@ -17,6 +17,8 @@ const USAGE: &str =
 const CALL_MAX: Duration = Duration::from_secs(60);
 /// Segments that are allocated one by one, for comparison.
 const SINGLE: usize = 500;
+/// Calls of one batch, which share a deadline.
+const TOGETHER: usize = 1024;
 const SEGMENT_BYTES: u64 = 64;
 
 type Value = [u64; 8];
@@ -81,22 +83,38 @@ fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
         made.push(client.segment(name).allocate(Spec::new(SEGMENT_BYTES))?);
     }
     let single = SINGLE as f64 / begin.elapsed().as_secs_f64();
-    let wanted: Vec<_> = names[SINGLE..].iter().map(|name| (&name[..], Spec::new(SEGMENT_BYTES))).collect();
     let begin = Instant::now();
-    let many: Result<Vec<Segment>, _> = client.allocate_many(&wanted).into_iter().collect();
-    let rate = wanted.len() as f64 / begin.elapsed().as_secs_f64();
-    made.extend(many?);
+    for names in names[SINGLE..].chunks(TOGETHER) {
+        let mut batch = Batch::new();
+        let tickets = names.iter().map(|name| batch.allocate(name, SEGMENT_BYTES)).collect::<Result<Vec<_>, _>>()?;
+        let mut replies = client.run(batch)?;
+        for ticket in tickets {
+            made.push(replies.take(ticket)?);
+        }
+    }
+    let rate = (names.len() - SINGLE) as f64 / begin.elapsed().as_secs_f64();
     let after = memory_of(&daemons[0])?;
     let each = |index: usize| after[index].saturating_sub(before[index]) / made.len() as u64;
     println!("{} nodes: {single:.0} allocations a second one by one, {rate:.0} many at a time", daemons.len());
     let shared = each(1).saturating_sub(SEGMENT_BYTES);
     println!("  a segment beside its data: {} bytes of the daemon's own memory, {shared} shared", each(0));
     let (total, begin) = (made.len(), Instant::now());
-    let opened = client.open_many(&names.iter().map(|name| &name[..]).collect::<Vec<_>>());
-    let failed = opened.iter().filter(|opened| opened.is_err()).count();
+    let mut failed = 0;
+    for names in names.chunks(TOGETHER) {
+        let mut batch = Batch::new();
+        let tickets = names.iter().map(|name| batch.open(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut replies = client.run(batch)?;
+        failed += tickets.into_iter().filter_map(|ticket| replies.take(ticket).err()).count();
+    }
     println!("  {:.0} opens a second, {failed} failed", total as f64 / begin.elapsed().as_secs_f64());
     let begin = Instant::now();
-    client.release_many(made).into_iter().collect::<Result<Vec<()>, _>>()?;
+    for segments in made.chunks(TOGETHER) {
+        let mut batch = Batch::new();
+        for segment in segments {
+            batch.release(segment)?;
+        }
+        client.run(batch)?.ok()?;
+    }
     println!("  {:.0} releases a second", total as f64 / begin.elapsed().as_secs_f64());
     Ok(())
 }

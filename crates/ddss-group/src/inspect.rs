@@ -40,7 +40,7 @@ pub struct MemberInfo {
 /// # Errors
 /// The directory has another format, or the error of a call.
 pub fn inspect(client: &Client, name: &str) -> Result<Option<GroupInfo>, JoinError> {
-    let table = match client.table(name).open() {
+    let table = match client.table::<[u8]>(name).open() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };

@@ -171,11 +171,11 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
     let spec = Spec::new(rows_of(members)).row_len(ROW_BYTES as u32).copies(options.copies);
     let start = Instant::now();
     let table = loop {
-        match client.table(name).open() {
+        match client.table::<[u8]>(name).open() {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             other => break other?,
         }
-        match client.table(name).allocate(spec) {
+        match client.table::<[u8]>(name).allocate(spec) {
             // Another member is first. On another node it may still be at work, or withdraw its claim of the name for ours.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && start.elapsed() < MAKE_MAX => {
                 std::thread::sleep(MAKE_PAUSE);

@@ -44,6 +44,11 @@ impl Client {
         Arc::ptr_eq(&self.1, &other.1)
     }
 
+    /// Returns the client with blocking calls, as that of tasks does.
+    pub(crate) const fn blocking(&self) -> &Self {
+        self
+    }
+
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.0.last_session().attachment.node()
@@ -126,7 +131,7 @@ impl Client {
 
     /// Runs a planned call.
     #[inline(always)]
-    pub(crate) fn run<T>(&self, time: Deadline, call: PlannedCall<'_, impl Decoder<T>>) -> Result<T, Error> {
+    pub(crate) fn execute<T>(&self, time: Deadline, call: PlannedCall<'_, impl Decoder<T>>) -> Result<T, Error> {
         self.run_while(time, call, &mut None::<fn()>)
     }
 

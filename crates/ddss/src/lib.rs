@@ -54,6 +54,7 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 
 pub mod aio;
 mod async_client;
+mod batch;
 mod blocking;
 mod call;
 mod client;
@@ -77,6 +78,7 @@ mod testing;
 mod tests;
 mod value;
 
+pub use batch::{Batch, Replies, Target, Ticket};
 pub use blocking::*;
 pub use client::Client;
 pub use connect::ConnectOptions;
@@ -85,15 +87,16 @@ pub use ddss_core::{
     Version,
 };
 pub use ddss_ipc::Strategy;
-pub use encoding::Encoding;
+#[cfg(feature = "postcard")]
+pub use encoding::Postcard;
+pub use encoding::{Encoding, Plain};
 pub use error::{Error, ErrorKind, LimitReached};
 pub use map::entry::Entry;
 pub use map::known_entries::MapEvent;
 pub use options::{EntryOptions, GetOptions, LockOptions, PutOptions};
-pub use plan::batch_call::BatchReply;
 pub use segment_info::{LockInfo, Permissions, SegmentEvent, SegmentInfo};
 pub use spec::{Mode, Spec};
-pub use value::{AtomicResult, Stamp, Token, Update, Value, Versioned, Written};
+pub use value::{Atomic, AtomicResult, Stamp, Token, Update, Value, Versioned, Written};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -8,7 +8,7 @@ use crate::session::Inner;
 use crate::value::{Stamp, first_word};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use ddss_core::{
-    ArenaRange, BadArgument, Failure, LockToken, Model, OpenedSegment, Operation, Part, Payload, PutConditions,
+    ArenaRange, BadArgument, Failure, LockToken, Model, Name, OpenedSegment, Operation, Part, Payload, PutConditions,
     ReadOptions, RowList, SegmentId, UploadId, Version,
 };
 use std::ops::{Bound, RangeBounds};
@@ -117,6 +117,27 @@ impl SegmentLocation {
             return Err(Reason::OutOfRange { action, target, offset, end, bytes: self.bytes }.into());
         }
         Ok((offset, (end - u128::from(offset)) as u64))
+    }
+
+    /// Returns offset and length of a range of a row.
+    pub(crate) fn place_of_row(&self, row: u64, range: impl RangeBounds<u64>) -> Result<(u64, usize), Error> {
+        let (offset, end) = bounds(range, self.row_bytes.into());
+        let length = end.checked_sub(offset.into()).and_then(|length| usize::try_from(length).ok());
+        let length = length.ok_or_else(|| self.row_error("get", row, offset, end))?;
+        Ok((self.place_in_row("get", row, offset, length)?, length))
+    }
+
+    /// Returns the offset of an aligned word, in the segment or in a row of it.
+    pub(crate) fn place_of_word(&self, action: &'static str, row: Option<u64>, offset: u64) -> Result<u64, Error> {
+        if !offset.is_multiple_of(8) {
+            let refused = BadArgument::new("offset", offset, "a multiple of 8", Failure::Unaligned);
+            return Err(Error::bad_argument(action, &self.name, refused));
+        }
+        if let Some(row) = row {
+            return self.place_in_row(action, row, offset, 8);
+        }
+        self.check(action, offset, u128::from(offset) + 8)?;
+        Ok(offset)
     }
 
     /// Returns offset and length of a range that one request reads.
@@ -255,6 +276,10 @@ impl SegmentLocation {
     pub(crate) fn plan(&self, action: &'static str, operation: Operation) -> CallPlan<'_> {
         CallPlan::new(action, &self.name, operation)
     }
+}
+
+pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
+    Name::new(name).map_err(|failure| Error::failed(action, format!("{name:?}"), failure))
 }
 
 /// Describes kind, size and model of a segment.

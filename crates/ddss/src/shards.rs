@@ -109,7 +109,7 @@ impl Shards {
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{BatchReply, ErrorKind, LockOptions, Spec};
+    use crate::{Batch, ErrorKind, LockOptions, Spec};
     use std::collections::BTreeSet;
     use std::time::Duration;
 
@@ -131,14 +131,15 @@ mod tests {
                 assert_eq!(client.segment(segment.name()).open().unwrap().id(), segment.id());
             }
             // A batch covers all shards, and its replies come in its own order.
-            let mut batch = client.batch();
+            let (mut batch, mut tickets) = (Batch::new(), Vec::new());
             for segment in &segments {
-                batch.get(segment, 0..100).unwrap().put(segment, 4000, b"batched").unwrap();
+                let got = batch.get(segment, 0..100).unwrap();
+                tickets.push((got, batch.put(segment, 4000, b"batched").unwrap()));
             }
-            let answers: Vec<BatchReply> = batch.run().unwrap().into_iter().map(Result::unwrap).collect();
-            for (number, two) in answers.chunks(2).enumerate() {
-                assert_eq!(two[0].bytes(), [number as u8; 100]);
-                assert_eq!(two[1].stamp().version.0, 2);
+            let mut replies = client.run(batch).unwrap();
+            for (number, (got, put)) in tickets.into_iter().enumerate() {
+                assert_eq!(replies.take(got).unwrap().value, [number as u8; 100]);
+                assert_eq!(replies.take(put).unwrap().version.0, 2);
             }
             let listed: BTreeSet<String> =
                 client.list("table/").unwrap().map(|listing| listing.unwrap().name.to_string()).collect();
@@ -183,12 +184,13 @@ mod tests {
             let before = free.get(0..8).unwrap().version();
             std::thread::scope(|scope| {
                 let batch = scope.spawn(|| {
-                    let mut batch = client.batch();
+                    let mut batch = Batch::new();
                     for number in 0..300u64 {
                         // More calls than either shard has capacity for at once.
-                        batch.put(held, number * 300, &[1; 300]).unwrap().put(free, number * 300, &[2; 300]).unwrap();
+                        batch.put(held, number * 300, &[1; 300]).unwrap();
+                        batch.put(free, number * 300, &[2; 300]).unwrap();
                     }
-                    batch.run().unwrap()
+                    client.run(batch).unwrap()
                 });
                 let all = ddss_core::Version(before.0 + 300);
                 while other.segment(free.name()).open().unwrap().get(0..8).unwrap().version() < all {
@@ -196,7 +198,7 @@ mod tests {
                 }
                 assert!(!batch.is_finished());
                 locked.unlock().unwrap();
-                assert!(batch.join().unwrap().into_iter().all(|answer| answer.is_ok()));
+                batch.join().unwrap().ok().unwrap();
             });
         }
     }
@@ -216,12 +218,11 @@ mod tests {
             let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().shard()).collect();
             assert_eq!(shards.len(), 2);
             assert_eq!(client.list("").await.unwrap().len(), 8);
-            let mut batch = client.batch();
-            for segment in &segments {
-                batch.get(segment, 0..300).unwrap();
-            }
-            for (number, answer) in batch.run().await.unwrap().into_iter().enumerate() {
-                assert_eq!(answer.unwrap().bytes(), [number as u8; 300]);
+            let mut batch = Batch::new();
+            let tickets: Vec<_> = segments.iter().map(|segment| batch.get(segment, 0..300).unwrap()).collect();
+            let mut replies = client.run(batch).await.unwrap();
+            for (number, ticket) in tickets.into_iter().enumerate() {
+                assert_eq!(replies.take(ticket).unwrap().value, [number as u8; 300]);
             }
             assert_eq!(client.segment("s3").open().await.unwrap().get(..3).await.unwrap()[..], [3; 3]);
         });

@@ -82,7 +82,7 @@ impl Spec {
     }
 
     /// Makes it a table: each row has this many bytes, rounded up to a multiple of 8, and a version and timestamp of its
-    /// own. A table keeps no older versions.
+    /// own. A table keeps no older versions. A table of a type of fixed length needs no call of this.
     pub const fn row_len(mut self, bytes: u32) -> Self {
         self.row_len = bytes;
         self
@@ -93,6 +93,11 @@ impl Spec {
     pub const fn entry_len(mut self, key: usize, value: usize) -> Self {
         self.entry_len = Some((key, value));
         self
+    }
+
+    /// Sets the row length, unless it is set.
+    pub(crate) const fn row_len_or(self, bytes: u32) -> Self {
+        if self.row_len == 0 { self.row_len(bytes) } else { self }
     }
 
     /// Returns the lengths of a map's keys and values.
@@ -170,7 +175,7 @@ impl Spec {
     /// Returns the checked specification of a segment of this process's user, for a call that sets no other owner.
     pub(crate) fn wire_of_own(&self) -> Result<ddss_core::Spec, BadArgument> {
         if let Some(owner) = self.owner {
-            let (uid, range) = (owner.uid, "none in a call for many names: allocate it alone");
+            let (uid, range) = (owner.uid, "none in a batch: allocate it alone");
             return Err(BadArgument::new("owner", uid, range, Failure::BadSize));
         }
         self.wire()

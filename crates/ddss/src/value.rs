@@ -1,6 +1,6 @@
 //! Values and stamps that calls return: bytes, version and timestamp.
 
-use ddss_core::{Completion, Timestamp, Version};
+use ddss_core::{AtomicOp, Completion, Timestamp, Version};
 use std::ops::Deref;
 
 /// Version that a call read or created, and its timestamp.
@@ -104,6 +104,62 @@ pub struct AtomicResult {
 impl AtomicResult {
     pub(crate) fn of(completion: &Completion) -> Self {
         Self { before: first_word(completion), stamp: Stamp::of(completion) }
+    }
+}
+
+/// An atomic operation on a word, for [`Batch::atomic`](crate::Batch::atomic). [`Word`](crate::Word) has the same by itself.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{Atomic, Batch};
+/// let counters = client.segment("counters").allocate(64)?;
+/// let mut batch = Batch::new();
+/// let (first, second) = (batch.atomic(&counters, 0, Atomic::Add(5))?, batch.atomic(&counters, 8, Atomic::Max(7))?);
+/// let mut replies = client.run(batch)?;
+/// assert_eq!((replies.take(first)?.before, replies.take(second)?.before), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Atomic {
+    /// [`fetch_add`](crate::Word::fetch_add).
+    Add(u64),
+    /// [`fetch_max`](crate::Word::fetch_max).
+    Max(u64),
+    /// [`checked_sub`](crate::Word::checked_sub).
+    CheckedSub(u64),
+    /// [`swap`](crate::Word::swap).
+    Swap(u64),
+    /// [`compare_and_swap`](crate::Word::compare_and_swap).
+    CompareAndSwap {
+        /// Value that the word has to have.
+        expected: u64,
+        /// Value that replaces it.
+        new: u64,
+    },
+}
+
+impl Atomic {
+    /// Returns the attempted action, for errors.
+    pub(crate) const fn action(self) -> &'static str {
+        match self {
+            Atomic::Add(_) => "add to a word of",
+            Atomic::Max(_) => "raise a word of",
+            Atomic::CheckedSub(_) => "subtract from a word of",
+            Atomic::Swap(_) => "swap a word of",
+            Atomic::CompareAndSwap { .. } => "compare and swap a word of",
+        }
+    }
+
+    pub(crate) const fn op(self) -> AtomicOp {
+        match self {
+            Atomic::Add(add) => AtomicOp::Add(add),
+            Atomic::Max(value) => AtomicOp::Max(value),
+            Atomic::CheckedSub(sub) => AtomicOp::CheckedSub(sub),
+            Atomic::Swap(new) => AtomicOp::Swap(new),
+            Atomic::CompareAndSwap { expected, new } => AtomicOp::CompareSwap { expected, new },
+        }
     }
 }
 

@@ -49,24 +49,24 @@ fn names_of_tables_refuse_plain_segments() {
     client.segment("plain").allocate(64).unwrap();
     let table = Spec::new(8).row_len(8);
     for error in [
-        client.table("plain").open().unwrap_err(),
-        client.table("plain").wait().unwrap_err(),
-        client.table("plain").open_or_allocate(table).unwrap_err(),
-        block_on(tasks.table("plain").open()).unwrap_err(),
+        client.table::<[u8]>("plain").open().unwrap_err(),
+        client.table::<[u8]>("plain").wait().unwrap_err(),
+        client.table::<[u8]>("plain").open_or_allocate(table).unwrap_err(),
+        block_on(tasks.table::<[u8]>("plain").open()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::WrongShape, "{error}");
     }
     for error in [
-        client.table("rows").allocate(64).unwrap_err(),
-        client.table("rows").open_or_allocate(64).unwrap_err(),
-        block_on(tasks.table("rows").allocate(64)).unwrap_err(),
+        client.table::<[u8]>("rows").allocate(64).unwrap_err(),
+        client.table::<[u8]>("rows").open_or_allocate(64).unwrap_err(),
+        block_on(tasks.table::<[u8]>("rows").allocate(64)).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     }
     // Nothing was allocated before the refusal.
     assert_eq!(client.segment("rows").open().unwrap_err().kind(), ErrorKind::NotFound);
-    let made = client.table("rows").open_or_allocate(table).unwrap();
-    let found = block_on(tasks.table("rows").open_or_allocate(table)).unwrap();
+    let made = client.table::<[u8]>("rows").open_or_allocate(table).unwrap();
+    let found = block_on(tasks.table::<[u8]>("rows").open_or_allocate(table)).unwrap();
     assert_eq!((made.segment().id(), made.len()), (found.segment().id(), found.len()));
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use ddss::{Client, ConnectOptions, GetOptions, LockOptions, Mode, Permissions, Spec, Version, aio};
+use ddss::{Batch, Client, ConnectOptions, GetOptions, LockOptions, Mode, Permissions, Spec, Version, aio};
 
 struct Unpark(Thread);
 
@@ -76,17 +76,20 @@ macro_rules! script {
             assert_eq!($get!(segment.break_lock()).unwrap(), 1);
             show(results, $get!(held.put(0, b"late")));
             show(results, $get!(held.unlock()));
-            let mut batch = client.batch();
+            let mut batch = Batch::new();
             show(results, batch.get(&segment, 0..100_001).map(drop));
-            let replies =
-                $get!(batch.get(&segment, 0..8).unwrap().put(&segment, 8, &[7; 5000]).unwrap().run()).unwrap();
-            replies.into_iter().for_each(|reply| show(results, reply));
+            let (got, put) = (batch.get(&segment, 0..8).unwrap(), batch.put(&segment, 8, &[7; 5000]).unwrap());
+            let mut replies = $get!(client.run(batch)).unwrap();
+            show(results, replies.take(got));
+            show(results, replies.take(put));
             $get!(segment.clone().release()).unwrap();
             show(results, $get!(segment.stat()));
             results.push(format!("{:?}", $get!(segment.watch().next()).is_none()));
-            let replies =
-                $get!(batch.get(&segment, 0..8).unwrap().put(&segment, 8, &[7; 5000]).unwrap().run()).unwrap();
-            replies.into_iter().for_each(|reply| show(results, reply));
+            let mut batch = Batch::new();
+            let (got, put) = (batch.get(&segment, 0..8).unwrap(), batch.put(&segment, 8, &[7; 5000]).unwrap());
+            let mut replies = $get!(client.run(batch)).unwrap();
+            show(results, replies.take(got));
+            show(results, replies.take(put));
             show(results, $get!(segment.release()));
             all
         }

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use ddss::{Client, ConnectOptions, LockGuard, LockOptions, Model, Segment, Spec, Strategy, Table, Version};
+use ddss::{Batch, Client, ConnectOptions, LockGuard, LockOptions, Model, Segment, Spec, Strategy, Table, Version};
 use ddss_testkit::pattern;
 
 /// Number of keys that `map-churn` inserts and removes.
@@ -119,7 +119,7 @@ fn obey(
         ["newer", version] => Ok(format!("version {}", current?.wait_newer_than(Version(version.parse()?))?.version.0)),
         ["lock"] => Ok(format!("version {}", held.insert(current?.lock()?).version().0)),
         ["lock-row", row] => {
-            let guard = Table::new(current?.clone())?.row(row.parse()?).lock()?;
+            let guard = <Table>::try_from(current?.clone())?.row(row.parse()?).lock()?;
             let version = guard.version();
             // Keeps the lock until the process dies, for tests of the death of its holder.
             std::mem::forget(guard);
@@ -173,11 +173,16 @@ fn whole(segment: &Segment, length: usize) -> Result<String, Box<dyn Error>> {
 /// Allocates this many segments together and releases them, until the process is killed.
 fn allocate_many(client: &Client, prefix: &str, count: usize) -> Result<String, Box<dyn Error>> {
     let names: Vec<String> = (0..count).map(|number| format!("{prefix}/{number}")).collect();
-    let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(64))).collect();
     answer("ok allocating")?;
     loop {
-        let made: Result<Vec<Segment>, _> = client.allocate_many(&wanted).into_iter().collect();
-        client.release_many(made?).into_iter().collect::<Result<Vec<()>, _>>()?;
+        let mut batch = Batch::new();
+        let tickets = names.iter().map(|name| batch.allocate(name, 64)).collect::<Result<Vec<_>, _>>()?;
+        let mut replies = client.run(batch)?;
+        let mut batch = Batch::new();
+        for ticket in tickets {
+            batch.release(&replies.take(ticket)?)?;
+        }
+        client.run(batch)?.ok()?;
     }
 }
 

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
-use ddss::{Client, ConnectOptions, ErrorKind, LockOptions, NodeId, Placement, Segment, Spec};
+use ddss::{Batch, Client, ConnectOptions, ErrorKind, LockOptions, NodeId, Placement, Segment, Spec};
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 use std::error::Error;
@@ -122,19 +122,19 @@ fn load(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error> {
     let mut ends = Ends::default();
     let bytes = [7; BYTES];
     while !stop.load(Ordering::Relaxed) {
-        let mut batch = client.batch();
+        let (mut batch, mut gets, mut puts) = (Batch::new(), Vec::new(), Vec::new());
         for turn in 0..BATCH {
             let (segment, offset) = (&segments[turn % 2], (turn / 2 * BYTES) as u64);
             if turn % 4 < 2 {
-                batch.get(segment, offset..offset + 64)?;
+                gets.push(batch.get(segment, offset..offset + 64)?);
             } else {
-                batch.put(segment, offset, &bytes)?;
+                puts.push(batch.put(segment, offset, &bytes)?);
             }
         }
         ends.asked += BATCH as u64;
-        for answer in batch.run()? {
-            ends.note(answer.map(drop));
-        }
+        let mut replies = client.run(batch)?;
+        gets.into_iter().for_each(|ticket| ends.note(replies.take(ticket).map(drop)));
+        puts.into_iter().for_each(|ticket| ends.note(replies.take(ticket).map(drop)));
     }
     Ok(ends)
 }
@@ -144,14 +144,11 @@ fn wait_in_vain(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error>
     let segment = open(client, "locked")?;
     let mut ends = Ends::default();
     while !stop.load(Ordering::Relaxed) {
-        let mut batch = client.batch();
-        for _ in 0..BATCH {
-            batch.put(&segment, 0, &[7; 8])?;
-        }
+        let mut batch = Batch::new();
+        let puts = (0..BATCH).map(|_| batch.put(&segment, 0, &[7; 8])).collect::<Result<Vec<_>, _>>()?;
         ends.asked += BATCH as u64;
-        for answer in batch.run()? {
-            ends.note(answer.map(drop));
-        }
+        let mut replies = client.run(batch)?;
+        puts.into_iter().for_each(|ticket| ends.note(replies.take(ticket).map(drop)));
     }
     Ok(ends)
 }

@@ -1,7 +1,7 @@
 //! Watches of names across nodes, of which one is killed, and limits of segments that survive a restart.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ConnectOptions, ErrorKind, Limit, NodeId, Placement, SegmentEvent, Spec, Watch};
+use ddss::{Batch, Client, ConnectOptions, ErrorKind, Limit, NodeId, Placement, SegmentEvent, Spec, Watch};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 use std::time::Duration;
 
@@ -54,8 +54,10 @@ fn limit_of_segments_is_named_and_a_lower_one_keeps_what_exists() {
     let mut daemon = daemon.start().unwrap();
     let node = client(&daemon);
     let names: Vec<String> = (0..41).map(|number| format!("small/{number}")).collect();
-    let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(64))).collect();
-    let mut made = node.allocate_many(&wanted);
+    let mut batch = Batch::new();
+    let tickets: Vec<_> = names.iter().map(|name| batch.allocate(name, 64).unwrap()).collect();
+    let mut replies = node.run(batch).unwrap();
+    let mut made: Vec<_> = tickets.into_iter().map(|ticket| replies.take(ticket)).collect();
     let error = made.pop().unwrap().unwrap_err();
     assert_eq!(
         (error.kind(), error.limit().map(|reached| (reached.limit, reached.value))),

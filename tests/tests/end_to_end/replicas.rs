@@ -185,7 +185,7 @@ fn map_with_two_copies_survives_death_of_its_home() {
         _ if key.is_multiple_of(3) => None,
         _ => Some([key; 8]),
     };
-    let rows = Table::new(there.segment().clone()).unwrap().len();
+    let rows = <Table>::try_from(there.segment().clone()).unwrap().len();
     let versions: Vec<u64> = (1..rows).map(|row| row_version(&second, row)).collect();
     daemons[0].kill().unwrap();
     for key in 0..KEYS {
@@ -244,11 +244,11 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
     };
     let first = connect(&daemons[0]);
-    first.table("rows").allocate(Spec::new(10).row_len(64).copies(2)).unwrap();
+    first.table::<[u8]>("rows").allocate(Spec::new(10).row_len(64).copies(2)).unwrap();
     assert_eq!(in_sync(&daemons[0], "rows").0, 1);
     let [mine, theirs] = [1, 2].map(|at| connect(&daemons[at]));
     let [mine, theirs] = [&mine, &theirs]
-        .map(|client| until_some("open", || client.table("rows").open().map_err(|error| error.to_string())));
+        .map(|client| until_some("open", || client.table::<[u8]>("rows").open().map_err(|error| error.to_string())));
     let (old, free) = (mine.row(3).lock().unwrap(), mine.row(4).lock().unwrap());
     old.put(b"old").unwrap();
     free.unlock().unwrap();
@@ -275,9 +275,9 @@ fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
     let connect = |daemon: &Daemon| {
         Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(20))).unwrap()
     };
-    let here = connect(&home).table("rows").allocate(Spec::new(10).row_len(64)).unwrap();
+    let here = connect(&home).table::<[u8]>("rows").allocate(Spec::new(10).row_len(64)).unwrap();
     let there = connect(&other).aio().unwrap();
-    let far = until_some("open", || block_on(there.table("rows").open()).map_err(|error| error.to_string()));
+    let far = until_some("open", || block_on(there.table::<[u8]>("rows").open()).map_err(|error| error.to_string()));
     // The lease outlasts the test.
     let long = LockOptions::new().lease(Duration::from_secs(600));
     let held = block_on(far.row(3).lock_with(long)).unwrap();

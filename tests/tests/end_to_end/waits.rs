@@ -425,9 +425,9 @@ fn calls_wait_for_the_daemon_until_their_deadline() {
         scope.spawn(|| call_until(&over, &calls[1], || block_on(of_tasks.get(0..8)).map(drop)));
         scope.spawn(|| {
             call_until(&over, &calls[2], || {
-                let mut batch = mine.batch();
-                batch.get(&segment, 0..8)?.get(&segment, 8..16)?;
-                batch.run()?.into_iter().try_for_each(|answer| answer.map(drop))
+                let mut batch = ddss::Batch::new();
+                let _gets = (batch.get(&segment, 0..8)?, batch.get(&segment, 8..16)?);
+                mine.run(batch)?.ok()
             });
         });
         let more = || {

@@ -45,10 +45,11 @@ fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
             let listed: BTreeSet<String> =
                 other.list("many/").unwrap().map(|listing| listing.unwrap().name.to_string()).collect();
             assert_eq!(listed, names.iter().cloned().collect());
-            let all: Vec<_> = names.iter().map(|name| own.segment(name).open().unwrap()).collect();
-            for released in own.release_many(all) {
-                released.unwrap();
+            let mut batch = ddss::Batch::new();
+            for name in &names {
+                batch.release(&own.segment(name).open().unwrap()).unwrap();
             }
+            own.run(batch).unwrap().ok().unwrap();
             assert_eq!(other.list("many/").unwrap().count(), 0, "nothing is left behind");
         }
     }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    BatchReply, Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, ReplicationInfo, Segment, Spec,
-    Table, Version, aio,
+    Batch, Client, ConnectOptions, Error, ErrorKind, GetOptions, LockOptions, ReplicationInfo, Segment, Spec, Table,
+    Target, Version, aio,
 };
 use ddss_core::status::Counter;
 use ddss_testkit::{Daemon, DaemonOptions, block_on, retry};
@@ -72,7 +72,7 @@ struct Handles {
 impl Handles {
     fn allocate(client: Client, copies: u8) -> Self {
         let plain = client.segment("plain").allocate(Spec::new(64).copies(copies)).unwrap();
-        let table = client.table("table").allocate(Spec::new(4).row_len(64).copies(copies)).unwrap();
+        let table = client.table::<[u8]>("table").allocate(Spec::new(4).row_len(64).copies(copies)).unwrap();
         let map = client.map("map").allocate(Spec::new(100).copies(copies)).unwrap();
         let locked = client.segment("locked").allocate(Spec::new(64).copies(copies)).unwrap();
         let large = client.segment("large").allocate(Spec::new(LARGE as u64).copies(copies)).unwrap();
@@ -81,7 +81,7 @@ impl Handles {
 
     fn open(client: Client) -> Self {
         let open = |name: &str| retry(|| client.segment(name).open());
-        let (plain, table, locked) = (open("plain"), Table::new(open("table")).unwrap(), open("locked"));
+        let (plain, table, locked) = (open("plain"), <Table>::try_from(open("table")).unwrap(), open("locked"));
         let large = open("large");
         let map = client.map("map").open().unwrap();
         Self { plain, table, map, locked, large, client }
@@ -138,10 +138,7 @@ impl Handles {
             ("a put of a row", scope.spawn(|| self.table.row(2).put(&[1; 8]).map(drop))),
             ("insert", scope.spawn(|| self.map.put(b"another!", &7).map(drop))),
             ("get of a key", scope.spawn(|| self.map.get(b"another!").map(drop))),
-            (
-                "a batch",
-                scope.spawn(|| all(self.client.batch().get(&self.plain, 0..8)?.put(&self.plain, 24, b"x")?.run()?)),
-            ),
+            ("a batch", scope.spawn(|| self.client.run(batch(&self.plain, 24)?)?.ok())),
             (
                 "get of a task",
                 scope.spawn({
@@ -156,10 +153,7 @@ impl Handles {
                     move || block_on(task.put(32, &[1; 8])).map(drop)
                 }),
             ),
-            (
-                "a batch of a task",
-                scope.spawn(move || all(block_on(in_batch.batch().get(&task, 0..8)?.put(&task, 40, b"x")?.run())?)),
-            ),
+            ("a batch of a task", scope.spawn(move || block_on(in_batch.run(batch(&task, 40)?))?.ok())),
         ]
     }
 
@@ -172,8 +166,10 @@ impl Handles {
     }
 }
 
-fn all(replies: Vec<Result<BatchReply, Error>>) -> Result<(), Error> {
-    replies.into_iter().try_for_each(|reply| reply.map(drop))
+fn batch(segment: impl Target + Copy, offset: u64) -> Result<Batch, Error> {
+    let mut batch = Batch::new();
+    let _tickets = (batch.get(segment, 0..8)?, batch.put(segment, offset, b"x")?);
+    Ok(batch)
 }
 
 fn join(outcomes: Outcomes<'_>) {
@@ -306,12 +302,14 @@ fn client_without_retries_learns_at_once_that_the_home_is_away() {
     home.kill().unwrap();
     until_away(&other);
     let before = settled_requests(&other);
+    let mut get = Batch::new();
+    get.get(&plain, 0..8).unwrap();
     let refused = [
         plain.get(0..8).map(drop),
         plain.put(0, &[1; 8]).map(drop),
         plain.wait_newer_than(Version(0)).map(drop),
         block_on(tasks.get(0..8)).map(drop),
-        client.batch().get(&plain, 0..8).unwrap().run().unwrap().remove(0).map(drop),
+        client.run(get).unwrap().ok(),
     ];
     let calls = refused.len() as u64;
     for ended in refused {

@@ -1,7 +1,7 @@
 //! Small segments share pages: each keeps its own bytes through releases and restarts, and empty pages are given back.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ConnectOptions, Segment, Spec};
+use ddss::{Batch, Client, ConnectOptions, Segment};
 use ddss_testkit::{Daemon, DaemonOptions, TempNode, pattern};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -28,6 +28,9 @@ fn pages(memory: &Path) -> u64 {
     pages
 }
 
+/// Calls of one batch, which share a deadline.
+const TOGETHER: usize = 1024;
+
 fn bytes_of(number: usize) -> usize {
     1 + number * 7 % 300
 }
@@ -35,10 +38,26 @@ fn bytes_of(number: usize) -> usize {
 fn allocate(client: &Client, numbers: impl Iterator<Item = usize>) -> Vec<(usize, Segment)> {
     let numbers: Vec<usize> = numbers.collect();
     let names: Vec<String> = numbers.iter().map(|number| format!("small/{number}")).collect();
-    let wanted: Vec<_> =
-        names.iter().zip(&numbers).map(|(name, &number)| (&name[..], Spec::new(bytes_of(number) as u64))).collect();
-    let made = client.allocate_many(&wanted).into_iter().map(Result::unwrap);
-    numbers.into_iter().zip(made).collect()
+    let mut made = Vec::new();
+    for (names, numbers) in names.chunks(TOGETHER).zip(numbers.chunks(TOGETHER)) {
+        let mut batch = Batch::new();
+        let named = names.iter().zip(numbers);
+        let tickets: Vec<_> =
+            named.map(|(name, &number)| batch.allocate(name, bytes_of(number) as u64).unwrap()).collect();
+        let mut replies = client.run(batch).unwrap();
+        made.extend(numbers.iter().copied().zip(tickets.into_iter().map(|ticket| replies.take(ticket).unwrap())));
+    }
+    made
+}
+
+fn release(client: &Client, segments: &[(usize, Segment)]) {
+    for segments in segments.chunks(TOGETHER) {
+        let mut batch = Batch::new();
+        for (_, segment) in segments {
+            batch.release(segment).unwrap();
+        }
+        client.run(batch).unwrap().ok().unwrap();
+    }
 }
 
 fn check(segments: &[(usize, Segment)]) {
@@ -65,9 +84,7 @@ fn small_segments_share_pages_which_are_given_back() {
     assert!(full < COUNT as u64 / 8, "{full} pages for {COUNT} segments of at most 512 bytes");
     // Each second one goes; its neighbours keep their bytes, before and after the daemon's death.
     let (kept, released): (Vec<_>, Vec<_>) = made.into_iter().partition(|(number, _)| number % 2 == 0);
-    for ended in before.release_many(released.into_iter().map(|(_, segment)| segment).collect()) {
-        ended.unwrap();
-    }
+    release(&before, &released);
     check(&kept);
     daemon.kill().unwrap();
     daemon.restart().unwrap();
@@ -82,9 +99,8 @@ fn small_segments_share_pages_which_are_given_back() {
     }
     check(&kept);
     check(&again);
-    for ended in after.release_many(kept.into_iter().chain(again).map(|(_, segment)| segment).collect()) {
-        ended.unwrap();
-    }
+    release(&after, &kept);
+    release(&after, &again);
     let deadline = Instant::now() + PATIENCE;
     while pages(&memory) > 0 {
         assert!(Instant::now() < deadline, "{} pages without a segment", pages(&memory));

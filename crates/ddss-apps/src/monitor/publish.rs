@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss::{Cell, Client, Mode, Model, Segment, Spec, Version};
+use ddss::{Batch, Cell, Client, Mode, Model, Segment, Spec, Version};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::Error;
@@ -18,7 +18,7 @@ pub struct Publisher<T> {
     counters: Cell<T>,
 }
 
-impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
+impl<T: FromBytes + IntoBytes + Immutable + 'static> Publisher<T> {
     /// Publishes the first counters of an instance. A restarted instance continues its segment.
     pub fn start(client: &Client, service: &str, instance: &str, first: &T) -> Result<Publisher<T>, Error> {
         // A reader gets the newest version and waits for no client; other users may read.
@@ -128,23 +128,21 @@ impl<T: FromBytes> Watcher<T> {
     fn read_anew(&mut self) -> Result<bool, Error> {
         /// Factor between the time that an unresponsive instance took and the time for which it is skipped.
         const REST: u32 = 16;
-        let (asked, mut batch) = (Instant::now(), self.client.batch());
+        let (asked, mut batch) = (Instant::now(), Batch::new());
         let is_asked = |until: &Option<Instant>| until.is_none_or(|until| until <= asked);
         let whom: Vec<usize> = (0..self.segments.len()).filter(|&index| is_asked(&self.silent[index])).collect();
-        for &index in &whom {
-            batch.get(&self.segments[index], ..)?;
-        }
-        let answers = batch.run()?;
+        let tickets = whom.iter().map(|&index| batch.get(&self.segments[index], ..)).collect::<Result<Vec<_>, _>>()?;
+        let mut answers = self.client.run(batch)?;
         let (waited, start) = (asked.elapsed(), prefix(&self.service).len());
         let mut all = true;
-        for (index, answer) in whom.into_iter().zip(answers) {
+        for (index, ticket) in whom.into_iter().zip(tickets) {
             self.silent[index] = None;
-            let Ok(answer) = answer else {
+            let Ok(answer) = answers.take(ticket) else {
                 (all, self.silent[index]) = (false, Some(Instant::now() + waited * REST));
                 continue;
             };
-            let Ok(value) = T::read_from_bytes(answer.bytes()) else { continue };
-            let (instance, version) = (&self.segments[index].name()[start..], answer.stamp().version);
+            let Ok(value) = T::read_from_bytes(&answer) else { continue };
+            let (instance, version) = (&self.segments[index].name()[start..], answer.version());
             match self.readings.iter_mut().find(|reading| reading.instance == instance) {
                 Some(reading) => {
                     let changed = if reading.version == version { reading.changed } else { asked };

@@ -23,7 +23,7 @@ pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> 
         return Err(out_of_range(&segment, *offset));
     }
     if length.is_none()
-        && let Ok(table) = Table::new(segment.clone())
+        && let Ok(table) = <Table>::try_from(segment.clone())
         && table.len() > 1
     {
         let (name, row) = (&named.name, table.row_len());
@@ -137,7 +137,7 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     pub(crate) fn of(segment: &Segment) -> Self {
-        Self { row_bytes: Table::new(segment.clone()).ok().map(|table| table.row_len()) }
+        Self { row_bytes: <Table>::try_from(segment.clone()).ok().map(|table| table.row_len()) }
     }
 
     /// Returns the end of the piece at `at`, at most `end`.

@@ -63,7 +63,7 @@ impl Catalogue {
     /// Creates the catalogue of a new collection.
     pub(super) fn create(client: &Client, name: &str, copies: u8) -> Result<Self, QueueError> {
         let spec = Spec::new(1 + u64::from(PARTS_MAX)).row_len(ROW_BYTES).model(Model::Write).copies(copies);
-        let table = match client.table(&Self::table_name(name)).allocate(spec) {
+        let table = match client.table::<[u8]>(&Self::table_name(name)).allocate(spec) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(QueueError::CollectionExists { collection: name.to_owned() });
             }
@@ -96,7 +96,7 @@ impl Catalogue {
     /// Reads the parts of a complete collection.
     pub(super) fn read(client: &Client, name: &str) -> Result<Vec<PartRow>, QueueError> {
         let unknown = || QueueError::UnknownCollection { collection: name.to_owned() };
-        let table = match client.table(&Self::table_name(name)).open() {
+        let table = match client.table::<[u8]>(&Self::table_name(name)).open() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
             other => other?,
         };

@@ -46,7 +46,7 @@ impl Queue {
         }
         let table = format!("river/{name}");
         if options.is_existing {
-            match client.table(&table).open() {
+            match client.table::<[u8]>(&table).open() {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Err(QueueError::Unknown { queue: name.to_owned() });
                 }

@@ -45,7 +45,7 @@ impl UnitQueue {
     /// An option is outside its limits, the queue has others, or a call failed.
     pub fn create(client: &Client, name: &str, options: UnitOptions) -> Result<Self, QueueError> {
         let spec = options.spec()?;
-        let table = match client.table(&table_name(name)).open_or_allocate(spec) {
+        let table = match client.table::<[u8]>(&table_name(name)).open_or_allocate(spec) {
             Err(error) if error.kind() == ErrorKind::WrongShape => {
                 return Err(Self::other_shape(client, name, &options, error));
             }
@@ -87,7 +87,7 @@ impl UnitQueue {
     /// # Errors
     /// There is none of this name, it is of another release, or a call failed.
     pub fn open(client: &Client, name: &str) -> Result<Self, QueueError> {
-        match client.table(&table_name(name)).open() {
+        match client.table::<[u8]>(&table_name(name)).open() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(QueueError::UnknownUnits { queue: name.to_owned() })
             }

@@ -53,7 +53,7 @@ impl HeldLock {
         let ended = if self.reactor.session.attachment.is_draining() {
             client.run_on(&self.reactor, time, call.plan).await
         } else {
-            client.run(time, call).await
+            client.execute(time, call).await
         };
         self.open = is_owed(&ended);
         ended

@@ -279,7 +279,7 @@ mod tests {
         let segment = SegmentId::names_of(client.node());
         let run = |operation| {
             let call = CallPlan::new("use", "names", operation).returns(|_, _| ());
-            client.run(client.time(), call).unwrap_err().kind()
+            client.execute(client.time(), call).unwrap_err().kind()
         };
         let lock_request = ddss_core::LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
         let from = ddss_core::Payload::Arena(ddss_core::ArenaRange::NOWHERE);

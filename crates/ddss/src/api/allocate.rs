@@ -4,13 +4,10 @@ use super::segment::Segment;
 use super::{Client, twin};
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::location::checked_name;
 use crate::plan::{CallPlan, Outgoing, Reply};
 use crate::spec::Spec;
 use ddss_core::{ArenaRange, Completion, Name, OpenedSegment, Operation};
-
-pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
-    Name::new(name).map_err(|failure| Error::failed(action, format!("{name:?}"), failure))
-}
 
 #[twin]
 impl Client {
@@ -47,13 +44,13 @@ impl Client {
     pub(crate) async fn segment_by(&self, time: Deadline, name: &Name, plan: CallPlan<'_>) -> Result<Segment, Error> {
         let client = self.at_shard_of(name)?;
         let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
-        let opened = client.run(time, plan.returns(opened)).await?;
+        let opened = client.execute(time, plan.returns(opened)).await?;
         Ok(client.into_segment(plan.target, opened))
     }
 
     /// Makes one round trip to a progress thread, without any effect.
     pub async fn ping(&self) -> Result<(), Error> {
         let plan = CallPlan::new("reach", "the daemon", Operation::Null);
-        self.run(self.time(), plan.returns(|_, _| ())).await
+        self.execute(self.time(), plan.returns(|_, _| ())).await
     }
 }

@@ -2,11 +2,11 @@
 
 use super::segment::Segment;
 use super::twin;
+use crate::encoding::{Plain, Seal};
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::value::{Stamp, Versioned};
 use std::marker::PhantomData;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Consecutive values of type `T` from an offset of a segment on: [`Segment::array`]. All have the version of the segment.
 ///
@@ -37,7 +37,7 @@ impl<T> Clone for Array<T> {
 #[twin]
 impl Segment {
     /// Views the bytes from `offset` to the end as values; sends nothing. Bytes behind the last whole value do not count.
-    pub fn array<T: FromBytes + IntoBytes + Immutable>(&self, offset: u64) -> Result<Array<T>, Error> {
+    pub fn array<T: Plain>(&self, offset: u64) -> Result<Array<T>, Error> {
         if offset > self.len() {
             return Err(Array::<T>::out_of_range(self, "view", offset, offset.into()));
         }
@@ -73,28 +73,26 @@ impl<T> Array<T> {
 }
 
 #[twin]
-impl<T: FromBytes + IntoBytes + Immutable> Array<T> {
+impl<T: Plain> Array<T> {
     /// Reads one value.
     pub async fn get(&self, index: usize) -> Result<Versioned<T>, Error> {
         let place = self.at("get", index, 1)?;
-        let mut value = T::new_zeroed();
-        let stamp = self.segment.get_into(place, value.as_mut_bytes()).await?;
-        Ok(Versioned { value, stamp })
+        self.segment.get_value::<T>(None, place, size_of::<T>()).await
     }
 
     /// Reads `into.len()` values, all of one version.
     pub async fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
         let place = self.at("get", index, into.len())?;
-        self.segment.get_into(place, into.as_mut_bytes()).await
+        self.segment.get_into(place, T::slice_bytes_mut(into, Seal)).await
     }
 
     /// Writes one value.
     pub async fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
-        self.segment.put(self.at("put", index, 1)?, value.as_bytes()).await
+        self.segment.put(self.at("put", index, 1)?, T::slice_bytes(std::slice::from_ref(value), Seal)).await
     }
 
     /// Writes consecutive values as one version.
     pub async fn put_slice(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
-        self.segment.put(self.at("put", index, values.len())?, values.as_bytes()).await
+        self.segment.put(self.at("put", index, values.len())?, T::slice_bytes(values, Seal)).await
     }
 }

@@ -1,20 +1,20 @@
-//! One value of a type in a segment.
-//!
-//! A cell holds any type that [`zerocopy`] knows to be plain bytes: derive [`FromBytes`], [`IntoBytes`] and
-//! [`Immutable`]. All processes must agree on the layout. Use `#[repr(C)]`, and the integers of
-//! [`zerocopy::little_endian`] in clusters with more than one architecture.
+//! One value of a type in a segment, and the gets and puts of encoded values that rows make too.
 
 use super::segment::Segment;
 use super::twin;
+use crate::deadline::Deadline;
+use crate::encoding::{Decoded, Encoding, Room, Seal};
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::value::{Stamp, Versioned};
-use ddss_core::{Failure, Model, Version};
+use ddss_core::{BadArgument, Failure, Model, Version};
+use std::any::type_name;
+use std::borrow::{Borrow, Cow};
 use std::marker::PhantomData;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// One value of type `T` at an offset of a segment: [`Segment::cell`].
 ///
-/// `T` is plain bytes, as `zerocopy` knows them. All processes must agree on its layout.
+/// `T` has an [`Encoding`](crate::Encoding). All processes must agree on its layout.
 ///
 /// ```
 /// use ddss::Cell;
@@ -39,79 +39,125 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// ```
 #[twin]
 #[derive(Debug)]
-pub struct Cell<T> {
+pub struct Cell<T: ?Sized> {
     segment: Segment,
     offset: u64,
-    kind: PhantomData<fn() -> T>,
+    kind: PhantomData<fn(&T)>,
 }
 
-impl<T> Clone for Cell<T> {
+impl<T: ?Sized> Clone for Cell<T> {
     fn clone(&self) -> Self {
         Self { segment: self.segment.clone(), offset: self.offset, kind: PhantomData }
     }
 }
 
-/// Values that are their bytes.
-pub(crate) trait Plain: FromBytes + IntoBytes + Immutable {}
-
-impl<T: FromBytes + IntoBytes + Immutable> Plain for T {}
-
 #[twin]
 impl Segment {
+    /// Reads the value at an offset that has `room` bytes; without a deadline each read has the usual one.
+    #[inline]
+    pub(crate) async fn get_value<T: Encoding + ?Sized>(
+        &self,
+        time: Option<Deadline>,
+        offset: u64,
+        room: usize,
+    ) -> Result<Versioned<T::Output>, Error> {
+        let whole = T::LEN.unwrap_or(room);
+        let mut len = T::FIRST_READ.map_or(whole, |first| first.min(whole));
+        loop {
+            let mut buffer = T::buffer(len, Seal);
+            let bytes = T::bytes_mut(&mut buffer, Seal);
+            let stamp = match time {
+                None => self.get_into(offset, bytes).await?,
+                Some(time) => self.get_by(time, offset, bytes).await?,
+            };
+            match T::decode(buffer, Seal) {
+                Decoded::Value(value) => return Ok(Versioned { value, stamp }),
+                // The next read is longer, so this ends.
+                Decoded::Longer(wanted) if wanted <= room as u64 => len = wanted as usize,
+                Decoded::Longer(_) => return Err(self.no_value::<T>("not the length of a value")),
+                Decoded::Invalid(found) => return Err(self.no_value::<T>(&found)),
+            }
+        }
+    }
+
+    /// Encodes a value for `room` bytes.
+    #[inline]
+    pub(crate) fn encoded<'a, T: Encoding + ?Sized>(
+        &self,
+        value: &'a T::Input,
+        room: usize,
+    ) -> Result<Cow<'a, [u8]>, Error> {
+        T::encode("bytes of the value", value, Room::UpTo(room), Seal).map_err(Error::argument("put", self.name()))
+    }
+
+    #[cold]
+    fn no_value<T: Encoding + ?Sized>(&self, found: &str) -> Error {
+        let range = format!("a value of {}", type_name::<T::Output>());
+        let refused = BadArgument::new("content", found, range, Failure::Malformed);
+        Reason::WrongShape { action: "decode", target: self.name().to_owned(), refused }.into()
+    }
+
     /// Reads, changes and writes the value at an offset, until no put of its segment or row came between.
-    pub(crate) async fn update_value<T: Plain>(
+    pub(crate) async fn update_value<T: Encoding + ?Sized>(
         &self,
         offset: u64,
-        mut change: impl FnMut(&mut T),
-    ) -> Result<Versioned<T>, Error> {
+        room: usize,
+        mut change: impl FnMut(&mut T::Output),
+    ) -> Result<Versioned<T::Output>, Error> {
         let time = self.time().started();
         // Bytes and version of a read without a model may be of two puts.
         let whole = (self.location().model == Model::Null).then(|| self.with_model(Model::Write));
         let read = whole.as_ref().unwrap_or(self);
         loop {
-            let mut value = T::new_zeroed();
-            let stamp = read.get_by(time, offset, value.as_mut_bytes()).await?;
-            let before = value.as_bytes().to_vec();
+            let Versioned { mut value, stamp } = read.get_value::<T>(Some(time), offset, room).await?;
+            let before = self.encoded::<T>(value.borrow(), room)?.into_owned();
             change(&mut value);
-            if value.as_bytes() == before {
+            let bytes = self.encoded::<T>(value.borrow(), room)?;
+            if *bytes == before {
+                drop(bytes);
                 return Ok(Versioned { value, stamp });
             }
             let conditions = self.location().put_conditions(Some(stamp.version));
-            match self.put_by(time, offset, value.as_bytes(), conditions).await {
+            let put = self.put_by(time, offset, &bytes, conditions).await;
+            drop(bytes);
+            match put {
                 Err(error) if error.failure() == Some(Failure::VersionMismatch) => std::hint::spin_loop(),
                 ended => return ended.map(|stamp| Versioned { value, stamp }),
             }
         }
     }
-}
 
-#[twin]
-impl Segment {
-    /// Views the bytes from `offset` on as one value; sends nothing. Segments record no types. A value that ends outside is
-    /// refused with [`ErrorKind::OutOfRange`](crate::ErrorKind::OutOfRange).
-    pub fn cell<T: FromBytes + IntoBytes + Immutable>(&self, offset: u64) -> Result<Cell<T>, Error> {
-        self.location().check_value("view", offset, u128::from(offset) + size_of::<T>() as u128)?;
+    /// Views the bytes from `offset` on as one value; sends nothing. Segments record no types. A value of a type whose
+    /// length is not fixed has all bytes up to the end. A value that ends outside is refused with
+    /// [`ErrorKind::OutOfRange`](crate::ErrorKind::OutOfRange).
+    pub fn cell<T: Encoding + ?Sized>(&self, offset: u64) -> Result<Cell<T>, Error> {
+        self.location().check_value("view", offset, u128::from(offset) + T::LEN.unwrap_or(0) as u128)?;
         Ok(Cell { segment: self.clone(), offset, kind: PhantomData })
     }
 }
 
 #[twin]
-impl<T: FromBytes + IntoBytes + Immutable> Cell<T> {
+impl<T: Encoding + ?Sized> Cell<T> {
+    #[inline]
+    fn room(&self) -> usize {
+        T::LEN.unwrap_or_else(|| usize::try_from(self.segment.len() - self.offset).unwrap_or(usize::MAX))
+    }
+
     /// Reads the value atomically.
-    pub async fn get(&self) -> Result<Versioned<T>, Error> {
-        let mut value = T::new_zeroed();
-        let stamp = self.segment.get_into(self.offset, value.as_mut_bytes()).await?;
-        Ok(Versioned { value, stamp })
+    pub async fn get(&self) -> Result<Versioned<T::Output>, Error> {
+        // A read in place needs no deadline, and a value that takes two reads has one.
+        let time = T::FIRST_READ.map(|_| self.segment.time().started());
+        self.segment.get_value::<T>(time, self.offset, self.room()).await
     }
 
     /// Writes the value atomically.
-    pub async fn put(&self, value: &T) -> Result<Stamp, Error> {
-        self.segment.put(self.offset, value.as_bytes()).await
+    pub async fn put(&self, value: &T::Input) -> Result<Stamp, Error> {
+        self.segment.put(self.offset, &self.segment.encoded::<T>(value, self.room())?).await
     }
 
     /// Writes the value if the segment still has that version: [`Segment::put_if`].
-    pub async fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
-        self.segment.put_if(version, self.offset, value.as_bytes()).await
+    pub async fn put_if(&self, version: Version, value: &T::Input) -> Result<Stamp, Error> {
+        self.segment.put_if(version, self.offset, &self.segment.encoded::<T>(value, self.room())?).await
     }
 
     /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written
@@ -119,7 +165,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Cell<T> {
     ///
     /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
     /// may have taken effect and is not retried.
-    pub async fn update(&self, change: impl FnMut(&mut T)) -> Result<Versioned<T>, Error> {
-        self.segment.update_value(self.offset, change).await
+    pub async fn update(&self, change: impl FnMut(&mut T::Output)) -> Result<Versioned<T::Output>, Error> {
+        self.segment.update_value::<T>(self.offset, self.room(), change).await
     }
 }

@@ -101,7 +101,7 @@ impl Segment {
         if into.len() > TRANSFER_BYTES_MAX {
             return self.get_large(time, into, LargeGet { offset, version: None, progress: &mut |_, _| () }).await;
         }
-        self.client().run(time, self.location().get(offset, into, None)?).await
+        self.client().execute(time, self.location().get(offset, into, None)?).await
     }
 
     /// Writes bytes atomically: no get ever sees a part of them. More than
@@ -153,7 +153,7 @@ impl Segment {
         if bytes.len() > TRANSFER_BYTES_MAX {
             return self.put_large(time, bytes, LargePut { offset, conditions, progress: &mut |_, _| () }).await;
         }
-        self.client().run(time, self.location().put(offset, bytes, conditions)?).await
+        self.client().execute(time, self.location().put(offset, bytes, conditions)?).await
     }
 
     /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and
@@ -170,6 +170,6 @@ impl Segment {
         decode: impl Fn(&Completion) -> T + Send,
     ) -> Result<T, Error> {
         let call = self.location().plan(action, operation).returns(move |completion, _| decode(completion));
-        self.client().run(self.time(), call).await
+        self.client().execute(self.time(), call).await
     }
 }

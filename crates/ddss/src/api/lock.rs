@@ -167,7 +167,7 @@ impl<H> LockGuard<H> {
         let (segment, lease) = (&self.lock.segment, self.lock.lease.current());
         let plan = segment.location().plan_renewal(self.lock.token, lease.duration());
         let sent = Instant::now();
-        let renewed = segment.client().run(segment.time(), plan.returns(|_, _| ())).await;
+        let renewed = segment.client().execute(segment.time(), plan.returns(|_, _| ())).await;
         lease.record(sent, Renewal::of(&renewed));
         renewed
     }

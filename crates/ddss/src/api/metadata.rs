@@ -16,7 +16,7 @@ impl Client {
         let Some(node) = cursor.node else { return Ok(None) };
         let (text, prefix) = (cursor.query.encode(), cursor.query.prefix);
         let plan = CallPlan::new("list", &prefix, Operation::List { node, text: ArenaRange::NOWHERE });
-        let page = self.run(self.time(), plan.sends(Outgoing::Bytes(&text)).returns_page()).await?;
+        let page = self.execute(self.time(), plan.sends(Outgoing::Bytes(&text)).returns_page()).await?;
         let (page, found) = page.map_err(|failure| list_error(&prefix, failure))?;
         cursor.advance(&page, found.last());
         Ok(Some(found))
@@ -40,7 +40,7 @@ impl Segment {
 
     pub(crate) async fn stat_by(&self, time: Deadline) -> Result<SegmentInfo, Error> {
         let operation = Operation::Stat { segment: self.id(), page: ArenaRange::NOWHERE };
-        let page = self.client().run(time, self.location().plan("stat", operation).returns_page()).await?;
+        let page = self.client().execute(time, self.location().plan("stat", operation).returns_page()).await?;
         let found = page.and_then(|(_, found)| found.into_iter().next().ok_or(Failure::Malformed));
         let found = found.map_err(|failure| Error::failed("stat", self.name(), failure))?;
         Ok(SegmentInfo::of(&found))

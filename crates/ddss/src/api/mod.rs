@@ -8,7 +8,7 @@ use super::{Client, HeldLock, List, Watch, list_map, only_aio, only_blocking, tw
 
 mod allocate;
 mod array;
-mod batches;
+mod batch;
 mod break_lock;
 mod cell;
 mod get_put;
@@ -16,8 +16,6 @@ mod large_values;
 mod lock;
 mod metadata;
 mod named;
-#[cfg(feature = "postcard")]
-mod postcard_value;
 mod segment;
 mod tables;
 mod vectored;
@@ -25,17 +23,13 @@ mod watch;
 mod word;
 
 pub use array::Array;
-pub use batches::batch::Batch;
 pub use cell::Cell;
 pub use lock::LockGuard;
 pub use named::{Handle, Named};
-#[cfg(feature = "postcard")]
-pub use postcard_value::PostcardValue;
 pub use segment::Segment;
 pub use tables::map_handle::Map;
 pub(crate) use tables::map_scan::MapEntries;
 pub(crate) use tables::map_watch::MapWatch;
 pub use tables::row::Row;
 pub use tables::table::Table;
-pub use tables::typed_table::TypedTable;
 pub use word::Word;

@@ -82,7 +82,7 @@ impl Segment {
         let (table, mut bytes) = (ranges.encode(), vec![0; ranges.sum() as usize]);
         let take = |reply: &Reply<'_>, at| reply.read(at, &mut bytes);
         let plan = self.location().plan_get_many(&table, &ranges, take);
-        let stamp = self.client().run(self.time(), plan).await?;
+        let stamp = self.client().execute(self.time(), plan).await?;
         Ok(split(&ranges, &bytes, stamp))
     }
 
@@ -102,7 +102,7 @@ impl Segment {
         let ranges = self.location().check_many("get", bounds_of(parts))?;
         let table = ranges.encode();
         let plan = self.location().plan_get_many(&table, &ranges, |reply, at| fill(parts, reply, at));
-        self.client().run(self.time(), plan).await
+        self.client().execute(self.time(), plan).await
     }
 
     /// Writes several ranges as one version: every get sees all of them or none. Where ranges overlap, the later
@@ -118,6 +118,6 @@ impl Segment {
     ) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = self.location().check_many("put", ends)?;
-        self.client().run(self.time(), self.location().plan_put_many(&ranges, parts, conditions)).await
+        self.client().execute(self.time(), self.location().plan_put_many(&ranges, parts, conditions)).await
     }
 }

@@ -3,8 +3,8 @@
 use super::segment::Segment;
 use super::twin;
 use crate::error::Error;
-use crate::value::{AtomicResult, Versioned};
-use ddss_core::{AtomicOp, BadArgument, Failure, Operation};
+use crate::value::{Atomic, AtomicResult, Versioned};
+use ddss_core::Operation;
 
 /// An aligned word of 64 bits in a segment or a row, little-endian: [`Segment::word`], [`Row::word`](crate::Row::word).
 ///
@@ -45,14 +45,15 @@ impl<'a> Word<'a> {
 
     /// Reads the word.
     pub async fn get(self) -> Result<Versioned<u64>, Error> {
-        let (offset, mut bytes) = (self.place("get a word of")?, [0; 8]);
+        let offset = self.segment.location().place_of_word("get a word of", self.row, self.offset)?;
+        let mut bytes = [0; 8];
         let stamp = self.segment.get_into(offset, &mut bytes).await?;
         Ok(Versioned::new(u64::from_le_bytes(bytes), stamp))
     }
 
     /// Adds to the word, wrapping around.
     pub async fn fetch_add(self, add: u64) -> Result<AtomicResult, Error> {
-        self.run("add to a word of", AtomicOp::Add(add)).await
+        self.run(Atomic::Add(add)).await
     }
 
     /// Raises the word to `value`. A word that is not less stays unchanged, and so does the version.
@@ -68,7 +69,7 @@ impl<'a> Word<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn fetch_max(self, value: u64) -> Result<AtomicResult, Error> {
-        self.run("raise a word of", AtomicOp::Max(value)).await
+        self.run(Atomic::Max(value)).await
     }
 
     /// Subtracts from the word. If it is less than `sub`, the word and the version stay unchanged.
@@ -84,12 +85,12 @@ impl<'a> Word<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn checked_sub(self, sub: u64) -> Result<AtomicResult, Error> {
-        self.run("subtract from a word of", AtomicOp::CheckedSub(sub)).await
+        self.run(Atomic::CheckedSub(sub)).await
     }
 
     /// Replaces the word.
     pub async fn swap(self, new: u64) -> Result<AtomicResult, Error> {
-        self.run("swap a word of", AtomicOp::Swap(new)).await
+        self.run(Atomic::Swap(new)).await
     }
 
     /// Replaces the word by `new` if it equals `expected`.
@@ -103,23 +104,13 @@ impl<'a> Word<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn compare_and_swap(self, expected: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.run("compare and swap a word of", AtomicOp::CompareSwap { expected, new }).await
+        self.run(Atomic::CompareAndSwap { expected, new }).await
     }
 
-    /// Returns the word's offset in the segment.
-    fn place(self, action: &'static str) -> Result<u64, Error> {
-        let location = self.segment.location();
-        if !self.offset.is_multiple_of(8) {
-            let refused = BadArgument::new("offset", self.offset, "a multiple of 8", Failure::Unaligned);
-            return Err(Error::bad_argument(action, &location.name, refused));
-        }
-        self.row.map_or(Ok(self.offset), |row| location.place_in_row(action, row, self.offset, 8))
-    }
-
-    async fn run(self, action: &'static str, change: AtomicOp) -> Result<AtomicResult, Error> {
-        let (offset, location) = (self.place(action)?, self.segment.location());
-        location.check(action, offset, u128::from(offset) + 8)?;
-        let operation = Operation::Atomic { segment: location.id, offset, change, token: location.token };
+    async fn run(self, change: Atomic) -> Result<AtomicResult, Error> {
+        let (action, location) = (change.action(), self.segment.location());
+        let offset = location.place_of_word(action, self.row, self.offset)?;
+        let operation = Operation::Atomic { segment: location.id, offset, change: change.op(), token: location.token };
         self.segment.run_operation(action, operation, AtomicResult::of).await
     }
 }

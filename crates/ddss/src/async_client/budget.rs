@@ -45,7 +45,7 @@ impl Future for Yield {
 mod tests {
     use super::READS_MAX;
     use crate::testing::TestNode;
-    use crate::{Spec, aio};
+    use crate::{Batch, Spec, aio};
     use std::cell::Cell;
 
     /// Steps of the task beside a reader.
@@ -92,9 +92,9 @@ mod tests {
             reads_beside_a_task(async || assert!(map.get(&7).await.unwrap().is_some_and(|entry| entry.value == 8)));
         assert!(keys <= STEPS * READS_MAX, "{keys} reads of a key");
         let batches = reads_beside_a_task(async || {
-            let mut batch = tasks.batch();
-            batch.get(&segment, 0..8).unwrap().get(&segment, 8..16).unwrap();
-            assert!(batch.run().await.unwrap().into_iter().all(|reply| reply.is_ok()));
+            let mut batch = Batch::new();
+            (batch.get(&segment, 0..8).unwrap(), batch.get(&segment, 8..16).unwrap());
+            tasks.run(batch).await.unwrap().ok().unwrap();
         });
         assert!(batches <= STEPS * READS_MAX / 2, "{batches} batches of two reads");
         let counts = reads_beside_a_task(async || assert_eq!(map.len().await.unwrap(), 1));

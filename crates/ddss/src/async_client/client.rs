@@ -55,11 +55,6 @@ impl crate::Client {
 }
 
 impl Client {
-    /// Returns true if both are handles of one client.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.0.is_same(&other.0)
-    }
-
     /// Returns the asynchronous form of a client. Its channel for tasks is created at the first call.
     pub(crate) fn of(client: crate::Client) -> Self {
         Self(client)
@@ -72,10 +67,6 @@ impl Client {
 
     pub(crate) fn shard(&self) -> u8 {
         self.0.shard()
-    }
-
-    pub(crate) fn shard_of(&self, name: &Name) -> u8 {
-        self.0.shard_of(name)
     }
 
     /// Returns this client bound to the shard that serves a name.
@@ -133,7 +124,7 @@ impl Client {
     }
 
     /// Runs a planned call.
-    pub(crate) async fn run<T: Send>(
+    pub(crate) async fn execute<T: Send>(
         &self,
         time: Deadline,
         call: PlannedCall<'_, impl Decoder<T>>,

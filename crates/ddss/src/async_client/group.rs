@@ -85,7 +85,7 @@ async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Ve
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{BatchReply, Spec};
+    use crate::{Batch, Spec};
 
     #[test]
     fn batch_is_submitted_with_one_wakeup() {
@@ -94,18 +94,15 @@ mod tests {
         let client = node.client().aio().unwrap();
         block_on(async {
             let segment = client.segment("together").allocate(Spec::new(4096)).await.unwrap();
-            let mut batch = client.batch();
+            let (mut puts, mut gets) = (Batch::new(), Batch::new());
             for index in 0..40 {
-                batch.put(&segment, index * 8, &index.to_le_bytes()).unwrap();
+                puts.put(&segment, index * 8, &index.to_le_bytes()).unwrap();
+                gets.get(&segment, index * 8..index * 8 + 8).unwrap();
             }
-            for _ in 0..2 {
+            for batch in [puts, gets] {
                 let before = client.rings();
-                let replies = batch.run().await.unwrap();
-                assert!(replies.iter().all(Result::is_ok));
-                assert_eq!(client.rings() - before, 1, "for {} calls", replies.len());
-                for index in 0..40 {
-                    batch.get(&segment, index * 8..index * 8 + 8).unwrap();
-                }
+                client.run(batch).await.unwrap().ok().unwrap();
+                assert_eq!(client.rings() - before, 1, "for 40 calls");
             }
             let before = client.rings();
             segment.get(..).await.unwrap();
@@ -122,24 +119,28 @@ mod tests {
         block_on(async {
             let [one, other] = ["one", "other"].map(|name| client.segment(name).allocate(Spec::new(200_000)));
             let (one, other) = (one.await.unwrap(), other.await.unwrap());
-            let mut batch = client.batch();
+            let mut batch = Batch::new();
             for index in 0..200u64 {
                 let bytes = vec![index as u8; if index % 3 == 0 { 8 } else { 900 }];
                 batch.put(if index % 2 == 0 { &one } else { &other }, index * 1000, &bytes).unwrap();
             }
-            assert!(batch.run().await.unwrap().into_iter().all(|reply| matches!(reply, Ok(BatchReply::Put(_)))));
+            client.run(batch).await.unwrap().ok().unwrap();
+            let (mut batch, mut tickets) = (Batch::new(), Vec::new());
             for index in 0..200u64 {
-                batch.get(if index % 2 == 0 { &one } else { &other }, index * 1000..index * 1000 + 8).unwrap();
+                let segment = if index % 2 == 0 { &one } else { &other };
+                tickets.push(batch.get(segment, index * 1000..index * 1000 + 8).unwrap());
             }
-            for (index, reply) in batch.run().await.unwrap().into_iter().enumerate() {
-                assert_eq!(reply.unwrap().bytes(), [index as u8; 8]);
+            let mut replies = client.run(batch).await.unwrap();
+            for (index, ticket) in tickets.into_iter().enumerate() {
+                assert_eq!(replies.take(ticket).unwrap().value, [index as u8; 8]);
             }
             one.clone().release().await.unwrap();
-            batch.get(&one, 0..8).unwrap().get(&other, 0..8).unwrap();
-            let replies = batch.run().await.unwrap();
-            assert!(replies[0].is_err() && replies[1].is_ok());
-            assert!(batch.run().await.unwrap().is_empty());
+            let mut batch = Batch::new();
+            let (gone, present) = (batch.get(&one, 0..8).unwrap(), batch.get(&other, 0..8).unwrap());
             assert!(batch.get(&other, 200_000..200_001).is_err());
+            let mut replies = client.run(batch).await.unwrap();
+            assert!(replies.take(gone).is_err() && replies.take(present).is_ok());
+            client.run(Batch::new()).await.unwrap().ok().unwrap();
         });
     }
 }

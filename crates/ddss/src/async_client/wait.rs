@@ -19,8 +19,8 @@ impl crate::Client {
     pub(crate) fn run_wait<T: Send>(&self, time: Deadline, call: PlannedCall<'_, impl Decoder<T>>) -> Result<T, Error> {
         let session = self.0.last_session();
         match session.channels.begin_wait() {
-            Some(_waiting) => self.run(time, call),
-            None => block_on(Client::of(self.clone()).run(time, call)),
+            Some(_waiting) => self.execute(time, call),
+            None => block_on(Client::of(self.clone()).execute(time, call)),
         }
     }
 }
@@ -40,7 +40,7 @@ impl Client {
         time: Deadline,
         call: PlannedCall<'_, impl Decoder<T>>,
     ) -> Result<T, Error> {
-        self.run(time, call).await
+        self.execute(time, call).await
     }
 }
 

@@ -56,7 +56,7 @@ impl HeldLock {
             let ended = last.channels.call(Priority::Holder, &mut time).and_then(execute);
             client.conclude(ended, call.plan.action, call.plan.target)
         } else {
-            client.run(time, call)
+            client.execute(time, call)
         };
         self.open = is_owed(&ended);
         ended

@@ -29,7 +29,7 @@ pub(crate) fn record_group_error<T>(span: &Span, (results, error): &(Vec<Result<
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{Spec, Version};
+    use crate::{Batch, PutOptions, Spec, Version};
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
     use tracing_subscriber::fmt::format::FmtSpan;
@@ -73,13 +73,13 @@ mod tests {
             segment.put(0, &[1; 8]).unwrap();
             segment.put_if(Version(9), 0, &[2; 8]).unwrap_err();
             block_on(async { tasks.segment("traced").open().await.unwrap().put(0, &[3; 8]).await.unwrap() });
-            let mut batch = node.client().batch();
+            let mut batch = Batch::new();
             batch.put(&segment, 0, &[4; 8]).unwrap();
             batch.put(&segment, 0, &[5; 8]).unwrap();
-            batch.run().unwrap();
-            let mut batch = node.client().batch();
-            batch.put_if(&segment, Version(9), 0, &[6; 8]).unwrap();
-            assert!(batch.run().unwrap()[0].is_err());
+            segment.client().run(batch).unwrap().ok().unwrap();
+            let mut batch = Batch::new();
+            batch.put_with(&segment, &[(0, &[6; 8])], PutOptions::new().if_version(Version(9))).unwrap();
+            segment.client().run(batch).unwrap().ok().unwrap_err();
         });
         let call = |action: &str, failed| ("ddss_call".to_owned(), action.to_owned(), failed);
         let group = |failed| ("ddss_calls".to_owned(), String::new(), failed);

@@ -1,152 +1,133 @@
-//! One call of a batch, and its result.
+//! One call of a batch.
 
+use crate::client::Client;
 use crate::error::Error;
-use crate::location::SegmentLocation;
-use crate::plan::ranges::split;
+use crate::location::{SegmentLocation, checked_name};
 use crate::plan::{CallPlan, Outgoing};
-use crate::value::{AtomicResult, Stamp, Value};
+use crate::value::{Atomic, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, AtomicOp, Completion, Operation, Ranges, Version};
+use ddss_core::{ArenaRange, Name, Operation, Version};
 
-/// Result of one call of a [`Batch`](crate::Batch).
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let segment = client.segment("answers").allocate(64)?;
-/// let answers = client.batch().put(&segment, 0, b"here")?.run()?;
-/// for answer in answers {
-///     match answer? {
-///         ddss::BatchReply::Got(value) => println!("{} bytes", value.len()),
-///         ddss::BatchReply::Put(stamp) => assert_eq!(stamp.version.0, 1),
-///         other => println!("{}", other.stamp().version),
-///     }
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum BatchReply {
-    /// Bytes that a get returned.
-    Got(Value),
-    /// Bytes of several ranges that a get returned, in the order of the ranges.
-    GotMany(Vec<Value>),
-    /// Stamp that a put returned.
-    Put(Stamp),
-    /// Result of an atomic operation.
-    Atomic(AtomicResult),
-}
-
-impl BatchReply {
-    /// Returns the version and the timestamp.
-    pub fn stamp(&self) -> Stamp {
-        match self {
-            BatchReply::Got(value) => value.stamp,
-            BatchReply::GotMany(values) => values[0].stamp,
-            BatchReply::Put(stamp) => *stamp,
-            BatchReply::Atomic(result) => result.stamp,
-        }
-    }
-
-    /// Returns the bytes of a get of one range; empty for other calls.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            BatchReply::Got(value) => value,
-            _ => &[],
-        }
-    }
-}
-
-/// One call of a batch.
+/// One call of a batch, with the bytes that it sends.
 pub(crate) enum BatchCall {
     Get {
+        location: SegmentLocation,
         offset: u64,
         length: usize,
     },
-    GetMany {
-        ranges: Box<Ranges>,
-        table: Vec<u8>,
-    },
     Put {
+        location: SegmentLocation,
         offset: u64,
         bytes: Vec<u8>,
         version: Option<Version>,
     },
     /// The bytes are those in the arena: the table of ranges in the first slot, and the parts behind it.
     PutMany {
+        location: SegmentLocation,
         ranges: u8,
         bytes: Vec<u8>,
         version: Option<Version>,
     },
     Atomic {
-        action: &'static str,
+        location: SegmentLocation,
         offset: u64,
-        change: AtomicOp,
+        change: Atomic,
+    },
+    Release {
+        location: SegmentLocation,
+    },
+    Named {
+        action: &'static str,
+        name: Name,
+        operation: Operation,
+        text: Vec<u8>,
     },
 }
 
 impl BatchCall {
-    pub(crate) fn put_many(
+    pub(crate) fn put(
         location: &SegmentLocation,
         parts: &[(u64, &[u8])],
         version: Option<Version>,
     ) -> Result<Self, Error> {
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
+        let location = location.clone();
+        if let &[(offset, bytes)] = parts {
+            location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+            return Ok(BatchCall::Put { location, offset, bytes: bytes.to_vec(), version });
+        }
         let ranges = location.check_many("put", ends)?;
         let mut bytes = ranges.encode().to_vec();
         bytes.resize(ARENA_SLOT_BYTES, 0);
         parts.iter().for_each(|(_, part)| bytes.extend_from_slice(part));
-        Ok(BatchCall::PutMany { ranges: ranges.as_slice().len() as u8, bytes, version })
+        Ok(BatchCall::PutMany { location, ranges: ranges.as_slice().len() as u8, bytes, version })
     }
 
-    pub(crate) fn atomic(
-        location: &SegmentLocation,
-        action: &'static str,
-        offset: u64,
-        change: AtomicOp,
-    ) -> Result<Self, Error> {
-        location.check(action, offset, u128::from(offset) + 8)?;
-        Ok(BatchCall::Atomic { action, offset, change })
+    pub(crate) fn allocate(name: &str, spec: &ddss_core::Spec) -> Result<Self, Error> {
+        let (action, checked) = ("allocate", checked_name(name, "allocate")?);
+        let text = [&spec.encode()[..], name.as_bytes()].concat();
+        let operation = Operation::Allocate { spec_and_name: ArenaRange::NOWHERE };
+        Ok(BatchCall::Named { action, name: checked, operation, text })
+    }
+
+    pub(crate) fn open(name: &str) -> Result<Self, Error> {
+        let (action, checked) = ("open", checked_name(name, "open")?);
+        let operation = Operation::Open { name: ArenaRange::NOWHERE };
+        Ok(BatchCall::Named { action, name: checked, operation, text: name.as_bytes().to_vec() })
+    }
+
+    /// Returns the segment of the call; `None` for a call by name.
+    pub(crate) fn location(&self) -> Option<&SegmentLocation> {
+        match self {
+            BatchCall::Get { location, .. }
+            | BatchCall::Put { location, .. }
+            | BatchCall::PutMany { location, .. }
+            | BatchCall::Atomic { location, .. }
+            | BatchCall::Release { location } => Some(location),
+            BatchCall::Named { .. } => None,
+        }
+    }
+
+    /// Returns the shard that serves the name of the call.
+    pub(crate) fn shard_by_name(&self, client: &Client) -> u8 {
+        if let BatchCall::Named { name, .. } = self { client.shard_of(name) } else { client.shard() }
+    }
+
+    /// Returns the bytes that the call reads.
+    pub(crate) fn read_bytes(&self) -> usize {
+        if let BatchCall::Get { length, .. } = *self { length } else { 0 }
     }
 
     /// Reads in place if a local read is possible; such a call needs no channel.
-    pub(crate) fn read_locally(&self, location: &SegmentLocation) -> Option<BatchReply> {
-        let BatchCall::Get { offset, length } = *self else { return None };
+    pub(crate) fn read_locally(&self) -> Option<Value> {
+        let BatchCall::Get { location, offset, length } = self else { return None };
         if !location.can_read_locally() {
             return None;
         }
-        let mut bytes = vec![0; length];
-        let stamp = location.read_locally(offset, &mut bytes)?;
-        Some(BatchReply::Got(Value::new(bytes, stamp)))
+        let mut bytes = vec![0; *length];
+        let stamp = location.read_locally(*offset, &mut bytes)?;
+        Some(Value::new(bytes, stamp))
     }
 
-    pub(crate) fn plan<'a>(&'a self, location: &'a SegmentLocation) -> CallPlan<'a> {
-        let segment = location.id;
+    pub(crate) fn plan(&self) -> CallPlan<'_> {
         match self {
-            BatchCall::Get { offset, length } => location.plan_get(*offset, *length, None),
-            BatchCall::GetMany { ranges, table } => location.plan_get_ranges(table, ranges),
-            BatchCall::Put { offset, bytes, version } => {
+            BatchCall::Get { location, offset, length } => location.plan_get(*offset, *length, None),
+            BatchCall::Put { location, offset, bytes, version } => {
                 location.plan_put(*offset, bytes, location.put_conditions(*version))
             }
-            BatchCall::PutMany { ranges, bytes, version } => {
+            BatchCall::PutMany { location, ranges, bytes, version } => {
                 let (list, conditions) = (ArenaRange::NOWHERE, location.put_conditions(*version));
-                let operation = Operation::PutMany { segment, list, ranges: *ranges, conditions };
+                let operation = Operation::PutMany { segment: location.id, list, ranges: *ranges, conditions };
                 location.plan("put", operation).sends(Outgoing::Bytes(bytes))
             }
-            BatchCall::Atomic { action, offset, change } => {
-                let operation = Operation::Atomic { segment, offset: *offset, change: *change, token: location.token };
-                location.plan(action, operation)
+            BatchCall::Atomic { location, offset, change } => {
+                let (segment, token, op) = (location.id, location.token, change.op());
+                location.plan(change.action(), Operation::Atomic { segment, offset: *offset, change: op, token })
             }
-        }
-    }
-
-    pub(crate) fn reply(&self, completion: &Completion, bytes: Vec<u8>) -> BatchReply {
-        let stamp = Stamp::of(completion);
-        match self {
-            BatchCall::Get { .. } => BatchReply::Got(Value::new(bytes, stamp)),
-            BatchCall::GetMany { ranges, .. } => BatchReply::GotMany(split(ranges, &bytes[ARENA_SLOT_BYTES..], stamp)),
-            BatchCall::Put { .. } | BatchCall::PutMany { .. } => BatchReply::Put(stamp),
-            BatchCall::Atomic { .. } => BatchReply::Atomic(AtomicResult::of(completion)),
+            BatchCall::Release { location } => location.plan("release", Operation::Release { segment: location.id }),
+            BatchCall::Named { action, name, operation, text } => {
+                CallPlan::new(action, name.as_str(), *operation).sends(Outgoing::Bytes(text))
+            }
         }
     }
 }

@@ -5,8 +5,6 @@ pub(crate) mod batch_call;
 mod call_plan;
 pub(crate) mod entry_change;
 pub(crate) mod listing;
-#[cfg(feature = "postcard")]
-pub(crate) mod postcard_format;
 pub(crate) mod ranges;
 pub(crate) mod read_window;
 pub(crate) mod transfer;

@@ -1,6 +1,6 @@
-//! Tests of `api/batches/batch.rs`.
+//! Tests of `batch.rs` and `api/batch.rs`.
 
-use crate::testing::TestNode;
+use crate::testing::{TestNode, block_on};
 use crate::*;
 use crate::{ErrorKind, Spec};
 
@@ -12,32 +12,34 @@ fn batch_larger_than_ring_returns_each_reply() {
     let segments: Vec<_> =
         (0..4).map(|index| client.segment(&format!("s{index}")).allocate(Spec::new(100_000)).unwrap()).collect();
     for round in 0..3u8 {
-        let mut batch = client.batch();
+        let mut batch = Batch::new();
         for index in 0..300usize {
             let bytes = vec![index as u8 ^ round; if index % 3 == 0 { 8 } else { 300 }];
             batch.put(&segments[index % 4], index as u64 * 300, &bytes).unwrap();
         }
-        assert!(batch.run().unwrap().into_iter().all(|reply| matches!(reply, Ok(BatchReply::Put(_)))));
+        client.run(batch).unwrap().ok().unwrap();
+        let (mut batch, mut tickets) = (Batch::new(), Vec::new());
         for index in 0..300usize {
-            batch.get(&segments[index % 4], index as u64 * 300..index as u64 * 300 + 8).unwrap();
+            tickets.push(batch.get(&segments[index % 4], index as u64 * 300..index as u64 * 300 + 8).unwrap());
         }
-        for (index, reply) in batch.run().unwrap().into_iter().enumerate() {
-            assert_eq!(reply.unwrap().bytes(), [index as u8 ^ round; 8]);
+        let mut replies = client.run(batch).unwrap();
+        for (index, ticket) in tickets.into_iter().enumerate() {
+            assert_eq!(replies.take(ticket).unwrap().value, [index as u8 ^ round; 8]);
         }
     }
     // Large calls take turns in the arena.
     let large = client.segment("large").allocate(Spec::new(1 << 20)).unwrap();
-    let mut batch = client.batch();
-    for _ in 0..12 {
-        batch.get(&large, ..).unwrap();
-    }
-    assert!(batch.run().unwrap().into_iter().all(|reply| reply.unwrap().bytes().len() == 1 << 20));
+    let mut batch = Batch::new();
+    let tickets: Vec<_> = (0..12).map(|_| batch.get(&large, ..).unwrap()).collect();
+    let mut replies = client.run(batch).unwrap();
+    assert!(tickets.into_iter().all(|ticket| replies.take(ticket).unwrap().len() == 1 << 20));
     // A failed call does not affect the others.
     segments[0].clone().release().unwrap();
-    batch.get(&segments[0], 0..8).unwrap().get(&segments[1], 0..8).unwrap();
-    let replies = batch.run().unwrap();
-    assert!(replies[0].is_err() && replies[1].is_ok());
-    assert!(batch.run().unwrap().is_empty());
+    let mut batch = Batch::new();
+    let (gone, present) = (batch.get(&segments[0], 0..8).unwrap(), batch.get(&segments[1], 0..8).unwrap());
+    let mut replies = client.run(batch).unwrap();
+    assert!(replies.take(gone).is_err() && replies.take(present).is_ok());
+    client.run(Batch::new()).unwrap().ok().unwrap();
 }
 
 #[test]
@@ -46,31 +48,83 @@ fn batch_covers_every_operation_on_bytes() {
     let node = TestNode::start_with(|config| config.progress_threads = 2);
     let client = node.client();
     let [one, other] = ["one", "other"].map(|name| client.segment(name).allocate(Spec::new(10_000)).unwrap());
+    let rows: Table = client.table("rows").allocate(Spec::new(4).row_len(24)).unwrap();
     one.put(0, &5u64.to_le_bytes()).unwrap();
-    let mut batch = client.batch();
-    batch.put_many(&other, &[(0, &[1; 3000]), (5000, &[2; 3000])]).unwrap();
-    batch.fetch_add(&one, 0, 2).unwrap().checked_sub(&one, 8, 1).unwrap().fetch_max(&one, 16, 9).unwrap();
-    batch.swap(&one, 24, 4).unwrap().compare_swap(&one, 32, 1, 2).unwrap().put_if(&one, Version(1), 40, b"x").unwrap();
-    let replies = batch.run().unwrap();
-    assert!(matches!(replies[0], Ok(BatchReply::Put(stamp)) if stamp.version == Version(1)));
-    let before = |reply: &Result<BatchReply, Error>| match reply {
-        Ok(BatchReply::Atomic(result)) => result.before,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(replies[1..6].iter().map(before).collect::<Vec<_>>(), [5, 0, 0, 0, 0]);
-    assert_eq!(replies[6].as_ref().unwrap_err().kind(), ErrorKind::VersionMismatch);
+    let mut batch = Batch::new();
+    let parts: [(u64, &[u8]); 2] = [(0, &[1; 3000]), (5000, &[2; 3000])];
+    let put = batch.put_with(&other, &parts, PutOptions::new()).unwrap();
+    let changes = [
+        (0, Atomic::Add(2)),
+        (8, Atomic::CheckedSub(1)),
+        (16, Atomic::Max(9)),
+        (24, Atomic::Swap(4)),
+        (32, Atomic::CompareAndSwap { expected: 1, new: 2 }),
+    ];
+    let changes = changes.map(|(offset, change)| batch.atomic(&one, offset, change).unwrap());
+    let if_version = |version| PutOptions::new().if_version(version);
+    let stale = batch.put_with(&one, &[(40, b"x")], if_version(Version(1))).unwrap();
+    let row = batch.put(rows.row(3), 16, b"row").unwrap();
+    let word = batch.atomic(rows.row(3), 8, Atomic::Add(7)).unwrap();
+    let mut replies = client.run(batch).unwrap();
+    assert_eq!(replies.take(put).unwrap().version, Version(1));
+    assert_eq!(changes.map(|ticket| replies.take(ticket).unwrap().before), [5, 0, 0, 0, 0]);
+    assert_eq!(replies.take(stale).unwrap_err().kind(), ErrorKind::VersionMismatch);
+    assert!(replies.take(row).is_ok() && replies.take(word).unwrap().before == 0);
     let version = one.get(0..8).unwrap().version();
-    batch.get_many(&other, &[0..2, 4999..5002]).unwrap().put_if(&one, version, 40, b"y").unwrap();
-    batch.put_many_if(&other, Version(0), &[(0, b"stale")]).unwrap().get(&one, 0..33).unwrap();
-    let replies = batch.run().unwrap();
-    let Ok(BatchReply::GotMany(values)) = &replies[0] else { panic!("{:?}", replies[0]) };
-    assert_eq!((&values[0][..], &values[1][..]), (&[1, 1][..], &[0, 2, 2][..]));
-    assert_eq!(replies[1].as_ref().unwrap().stamp().version.0, version.0 + 1);
-    assert_eq!(replies[2].as_ref().unwrap_err().kind(), ErrorKind::VersionMismatch);
+    let mut batch = Batch::new();
+    let fresh = batch.put_with(&one, &[(40, b"y")], if_version(version)).unwrap();
+    let stale = batch.put_with(&other, &[(0, b"stale")], if_version(Version(0))).unwrap();
+    let (part, whole) = (batch.get(&rows.row(3), 8..19).unwrap(), batch.get(rows.row(3), ..).unwrap());
+    let mut replies = client.run(batch).unwrap();
+    assert_eq!(replies.take(fresh).unwrap().version.0, version.0 + 1);
+    assert_eq!(replies.take(stale).unwrap_err().kind(), ErrorKind::VersionMismatch);
+    assert_eq!(replies.take(part).unwrap().value, *b"\x07\0\0\0\0\0\0\0row");
+    assert_eq!((replies.take(whole).unwrap().len(), rows.row(2).get().unwrap().version().0), (24, 0));
     let words = one.get(0..40).unwrap();
     let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| words[8 * index + byte]));
     assert_eq!([0, 1, 2, 3, 4].map(word), [7, 0, 9, 4, 0]);
-    // A call that is out of range is refused before the batch runs, and the others stay.
-    assert!(batch.fetch_add(&one, 9_993, 1).is_err() && batch.put_many(&one, &[(9_999, b"ab")]).is_err());
-    assert!(batch.run().unwrap().is_empty());
+    // A call that cannot be made is refused before the batch runs, and the others stay.
+    let mut batch = Batch::new();
+    let kept = batch.get(&one, 0..8).unwrap();
+    let mut progress = |_, _| ();
+    let refused = [
+        batch.atomic(&one, 9_993, Atomic::Add(1)).map(drop),
+        batch.atomic(&one, 9_996, Atomic::Add(1)).map(drop),
+        batch.atomic(rows.row(3), 24, Atomic::Add(1)).map(drop),
+        batch.put_with(&one, &[(9_999, b"ab"), (0, b"")], PutOptions::new()).map(drop),
+        batch.put_with(&one, &[(0, b"ab")], PutOptions::new().progress(&mut progress)).map(drop),
+        batch.put(rows.row(3), 23, b"ab").map(drop),
+        batch.get(rows.row(4), ..).map(drop),
+        batch.get(rows.row(0), 8..25).map(drop),
+        batch.release(rows.row(0)).map(drop),
+    ];
+    assert!(refused.iter().all(Result::is_err), "{refused:?}");
+    let mut replies = client.run(batch).unwrap();
+    let mut foreign = Batch::new();
+    let foreign = foreign.get(&one, 0..8).unwrap();
+    assert_eq!(replies.take(foreign).unwrap_err().kind(), ErrorKind::BadArgument);
+    replies.take(kept).unwrap();
+}
+
+#[test]
+fn batch_takes_guards_and_handles_of_both_forms() {
+    // If this broke, a call of a batch under a lock would wait for its own client, or be made without the lock.
+    let node = TestNode::start();
+    let (client, tasks) = (node.client(), node.client().aio().unwrap());
+    let plain = client.segment("plain").allocate(64).unwrap();
+    let rows: Table = client.table("rows").allocate(Spec::new(4).row_len(8)).unwrap();
+    let (held, row) = (plain.lock().unwrap(), rows.row(1).lock().unwrap());
+    let of_task = block_on(tasks.segment("plain").open()).unwrap();
+    let mut batch = Batch::new();
+    let (put, in_row) = (batch.put(&held, 0, b"a").unwrap(), batch.put(&row, 0, b"b").unwrap());
+    let (own, got) = (batch.put(&plain, 0, b"c").unwrap(), batch.get(&of_task, 0..1).unwrap());
+    let mut replies = client.run(batch).unwrap();
+    assert!(replies.take(put).is_ok() && replies.take(in_row).is_ok() && replies.take(got).is_ok());
+    assert_eq!(replies.take(own).unwrap_err().kind(), ErrorKind::OwnLock);
+    // The lock belongs to the other client.
+    let mut batch = Batch::new();
+    let (put, got) = (batch.put(&held, 0, b"d").unwrap(), batch.get(&plain, 0..1).unwrap());
+    let mut replies = block_on(tasks.run(batch)).unwrap();
+    assert_eq!(replies.take(put).unwrap_err().kind(), ErrorKind::BadArgument);
+    assert_eq!(replies.take(got).unwrap().value, b"a");
 }

@@ -18,10 +18,10 @@ fn row_lock_protects_its_row_and_leaves_the_others_free() {
     // If this broke, a lock of a row would not exclude other writers of it, or would stop the whole table.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = mine.table("rows").allocate(Spec::new(8).row_len(16)).unwrap();
-    let other = theirs.table("rows").open().unwrap();
+    let table = mine.table::<[u8]>("rows").allocate(Spec::new(8).row_len(16)).unwrap();
+    let other = theirs.table::<[u8]>("rows").open().unwrap();
     // Its calls wait in vain.
-    let hasty = Table::new(other.segment().with_timeout(Duration::from_millis(30))).unwrap();
+    let hasty = <Table>::try_from(other.segment().with_timeout(Duration::from_millis(30))).unwrap();
     let put = table.row(3).put(b"first").unwrap();
     let held = table.row(3).lock().unwrap();
     assert_eq!(held.version(), put.version);
@@ -63,8 +63,8 @@ fn lost_row_lock_admits_no_put() {
     // If this broke, a holder that was away for too long could overwrite its successor's row.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).unwrap();
-    let other = theirs.table("rows").open().unwrap();
+    let table = mine.table::<[u8]>("rows").allocate(Spec::new(4).row_len(16)).unwrap();
+    let other = theirs.table::<[u8]>("rows").open().unwrap();
     let short = LockOptions::new().lease(Duration::from_millis(1));
     let late = table.row(1).lock_with(short).unwrap();
     let next = other.row(1).lock().unwrap();
@@ -84,8 +84,8 @@ fn locks_of_rows_and_of_their_table_exclude_each_other() {
     // If this broke, a holder of the table would see a row change, or would never get the lock.
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
-    let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).unwrap();
-    let other = theirs.table("rows").open().unwrap();
+    let table = mine.table::<[u8]>("rows").allocate(Spec::new(4).row_len(16)).unwrap();
+    let other = theirs.table::<[u8]>("rows").open().unwrap();
     let (first, second) = (table.row(1).lock().unwrap(), table.row(2).lock().unwrap());
     assert_eq!(failure(other.segment().lock_with(no_wait())), ErrorKind::Locked);
     std::thread::scope(|scope| {
@@ -115,8 +115,8 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
     let node = TestNode::start();
     let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
     block_on(async {
-        let table = mine.table("rows").allocate(Spec::new(4).row_len(16)).await.unwrap();
-        let other = theirs.table("rows").open().await.unwrap();
+        let table = mine.table::<[u8]>("rows").allocate(Spec::new(4).row_len(16)).await.unwrap();
+        let other = theirs.table::<[u8]>("rows").open().await.unwrap();
         let held = table.row(2).lock().await.unwrap();
         held.put(b"task").await.unwrap();
         assert_eq!(&held.get().await.unwrap()[..4], b"task");
@@ -132,7 +132,7 @@ fn async_row_lock_is_released_by_drop_and_by_unlock() {
 fn empty_range_at_the_end_of_a_row_is_in_that_row() {
     // If this broke, a put without bytes would make a version of the next row, and wake those that wait for it.
     let node = TestNode::start();
-    let table = node.client().table("rows").allocate(Spec::new(2).row_len(16)).unwrap();
+    let table = node.client().table::<[u8]>("rows").allocate(Spec::new(2).row_len(16)).unwrap();
     table.row(0).put_with(&[(16, b"")], PutOptions::new()).unwrap();
     let versions = [0, 1].map(|row| table.row(row).get().unwrap().version().0);
     assert_eq!(versions, [1, 0]);
@@ -145,7 +145,7 @@ fn clone_of_a_locked_handle_changes_nothing_after_the_lock() {
     let node = TestNode::start();
     let (mine, theirs) = (node.client(), node.client());
     let segment = mine.segment("s").allocate(Spec::new(8)).unwrap();
-    let table = mine.table("rows").allocate(Spec::new(8).row_len(16)).unwrap();
+    let table = mine.table::<[u8]>("rows").allocate(Spec::new(8).row_len(16)).unwrap();
     let (held, held_row) = (segment.lock().unwrap(), table.row(3).lock().unwrap());
     let (clone, row): (Segment, Row<'static>) = (held.clone(), held_row.clone());
     clone.put(0, b"mine").unwrap();
@@ -158,7 +158,7 @@ fn clone_of_a_locked_handle_changes_nothing_after_the_lock() {
         words.into_iter().chain(puts).for_each(|ended| assert_eq!(failure(ended), ErrorKind::LockLost));
     };
     is_refused();
-    let (other, rows) = (theirs.segment("s").open().unwrap(), theirs.table("rows").open().unwrap());
+    let (other, rows) = (theirs.segment("s").open().unwrap(), theirs.table::<[u8]>("rows").open().unwrap());
     let (next, next_row) = (other.lock().unwrap(), rows.row(3).lock().unwrap());
     is_refused();
     assert_eq!((&next.get(0..4).unwrap()[..], &next_row.get().unwrap()[..4]), (&b"mine"[..], &b"mine"[..]));
@@ -171,6 +171,11 @@ fn lock_of_one_client_is_no_argument_for_a_batch() {
     let (one, other) = (node.client(), node.client());
     let held = one.segment("s").allocate(Spec::new(8)).unwrap();
     let held = held.lock().unwrap();
-    assert_eq!(failure(other.batch().put(&held, 0, b"x").map(drop)), ErrorKind::BadArgument);
-    assert!(one.batch().put(&held, 0, b"x").unwrap().run().unwrap().into_iter().all(|reply| reply.is_ok()));
+    let batch = || {
+        let mut batch = Batch::new();
+        batch.put(&held, 0, b"x").unwrap();
+        batch
+    };
+    assert_eq!(failure(other.run(batch()).unwrap().ok()), ErrorKind::BadArgument);
+    one.run(batch()).unwrap().ok().unwrap();
 }

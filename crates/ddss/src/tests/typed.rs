@@ -120,3 +120,36 @@ fn async_views_read_values_of_blocking_views() {
         assert!(found.cell::<u64>(393).is_err_and(|error| error.kind() == ErrorKind::OutOfRange));
     });
 }
+
+#[test]
+fn typed_rows_fit_their_table() {
+    // If this broke, a value would reach into the next row, or be cut off.
+    let node = TestNode::start();
+    let client = node.client();
+    let points: Table<Point> = client.table("points").open_or_allocate(4).unwrap();
+    assert_eq!((points.len(), points.row_len()), (4, 16));
+    let put = points.row(1).put(&Point { x: 1, y: 2 }).unwrap();
+    points.row(2).put(&Point { x: 3, y: 4 }).unwrap();
+    let moved = points.row(1).update(|point| point.x = 5).unwrap();
+    assert_eq!((moved.value, moved.version().0), (Point { x: 5, y: 2 }, put.version.0 + 1));
+    assert!(points.row(1).put_if(put.version, &Point { x: 0, y: 0 }).unwrap_err().is_conflict());
+    assert_eq!(*points.row(2).get().unwrap(), Point { x: 3, y: 4 });
+    assert_eq!(points.row(4).get().unwrap_err().kind(), ErrorKind::OutOfRange);
+    let held = points.row(1).lock().unwrap();
+    held.update(|point| point.y = 6).unwrap();
+    held.unlock().unwrap();
+    let bytes: Table = client.table("points").open().unwrap();
+    assert_eq!(bytes.row(1).get().unwrap()[..], *Point { x: 5, y: 6 }.as_bytes());
+    let wider = client.table::<[u64; 3]>("points").open().unwrap_err();
+    assert_eq!(wider.kind(), ErrorKind::WrongShape, "{wider}");
+    let narrow = client.table::<Point>("narrow").allocate(Spec::new(4).row_len(8)).unwrap_err();
+    assert_eq!(narrow.kind(), ErrorKind::BadArgument, "{narrow}");
+    let names: Table<str> = client.table("names").allocate(Spec::new(2).row_len(8)).unwrap();
+    names.row(0).put("longer").unwrap();
+    names.row(0).put("short").unwrap();
+    assert_eq!(names.row(0).get().unwrap().value, "short");
+    block_on(async {
+        let points: aio::Table<Point> = client.aio().unwrap().table("points").open().await.unwrap();
+        assert_eq!(points.row(2).update(|point| point.x += 1).await.unwrap().value, Point { x: 4, y: 4 });
+    });
+}

@@ -63,7 +63,7 @@ pub(crate) fn open_all(client: &Client) -> Result<Vec<Place>, ddss::Error> {
     let until = Instant::now() + PATIENCE;
     let place = |index| {
         let segment = patiently(until, || client.segment(&name(index)).open())?;
-        let offset = Table::new(segment.clone()).map_or(0, |table| table.row_len());
+        let offset = <Table>::try_from(segment.clone()).map_or(0, |table| table.row_len());
         Ok(Place { segment, offset })
     };
     (0..VALUES + COUNTERS).map(place).collect()

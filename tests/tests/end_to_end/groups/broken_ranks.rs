@@ -63,7 +63,7 @@ impl Rank {
     fn join(folder: &Path, number: u16, ranks: u16) -> Self {
         let client = connect(folder);
         let settings: [u8; NOTE_BYTES] = until("no directory", || {
-            let row = client.table(&format!("dsm/{NAME}")).open().ok()?.row(0).get().ok()?;
+            let row = client.table::<[u8]>(&format!("dsm/{NAME}")).open().ok()?.row(0).get().ok()?;
             row[..4].ne(&[0; 4]).then(|| row[40..120].try_into().unwrap())
         });
         let mut config = IwarpConfig::default();

@@ -219,14 +219,14 @@ fn joining_process_leaves_the_place_of_a_member_whose_lock_has_ended() {
     let _first = Process::join(daemon.folder(), 0, 3).unwrap();
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     // As a restart of the home does. The member takes its lock again within a third of its lease.
-    assert_eq!(client.table(NAME).open().unwrap().segment().break_lock().unwrap(), 1);
+    assert_eq!(client.table::<[u8]>(NAME).open().unwrap().segment().break_lock().unwrap(), 1);
     let options = JoinOptions::new(3, "127.0.0.1:9".parse().unwrap()).lease(LEASE);
     let other = Membership::join(&client, NAME, &options).unwrap();
     assert_eq!(other.ours().member, Member(1));
     // Every other place is taken: it waits until it knows that the first one's is, too.
     let third = Membership::join(&client, NAME, &options).unwrap();
     assert_eq!(third.ours().member, Member(2));
-    client.table(NAME).open().unwrap().segment().break_lock().unwrap();
+    client.table::<[u8]>(NAME).open().unwrap().segment().break_lock().unwrap();
     assert!(matches!(Membership::join(&client, NAME, &options).unwrap_err(), JoinError::Full { .. }));
 }
 
@@ -317,7 +317,7 @@ fn place_that_another_member_probes_is_free() {
     let options = JoinOptions::new(2, "127.0.0.1:7".parse().unwrap());
     let _first = Membership::join(&client, NAME, &options).unwrap();
     // As a member does for a moment that finds the row of a dead one.
-    let table = client.table(NAME).open().unwrap();
+    let table = client.table::<[u8]>(NAME).open().unwrap();
     let probe = table.row(4).lock_with(LockOptions::new().lease(Duration::from_secs(10)).keep_alive()).unwrap();
     let second = std::thread::scope(|scope| {
         let joining = scope.spawn(|| Membership::join(&client, NAME, &options));

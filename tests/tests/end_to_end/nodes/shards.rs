@@ -154,11 +154,11 @@ fn two_nodes_connect_shard_by_shard() {
         let taken = client.segment(segments[3].name()).allocate(Spec::new(8)).unwrap_err();
         assert_eq!(taken.kind(), ddss::ErrorKind::AlreadyExists);
     }
-    let mut batch = other.batch();
-    for segment in &segments {
-        batch.get(&other.segment(segment.name()).open().unwrap(), 0..1).unwrap();
-    }
-    assert!(batch.run().unwrap().into_iter().all(|answer| answer.unwrap().bytes() == b"x"));
+    let mut batch = ddss::Batch::new();
+    let of = |segment: &Segment| other.segment(segment.name()).open().unwrap();
+    let tickets: Vec<_> = segments.iter().map(|segment| batch.get(&of(segment), 0..1).unwrap()).collect();
+    let mut replies = other.run(batch).unwrap();
+    assert!(tickets.into_iter().all(|ticket| replies.take(ticket).unwrap().value == b"x"));
     segments.into_iter().for_each(|segment| segment.release().unwrap());
     let begin = Instant::now();
     while other.list("").unwrap().count() > 0 {

@@ -322,7 +322,7 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
         (after.0 - before.0, after.1 - before.1)
     };
     // A call reads buckets on both sides of a part, since their entries may belong to it.
-    let buckets = Table::new(there.segment().clone()).unwrap().len() - 1;
+    let buckets = <Table>::try_from(there.segment().clone()).unwrap().len() - 1;
     let around = 2 * BucketLayout::link_offsets(buckets).into_iter().max().unwrap();
     let most = buckets + around;
     let (puts, gets) = counted(&|| assert_eq!(there.len().unwrap(), KEYS));

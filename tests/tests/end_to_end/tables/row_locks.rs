@@ -16,8 +16,8 @@ fn client(daemon: &Daemon, timeout: Duration) -> Client {
 
 fn open(daemon: &Daemon, name: &str, timeout: Duration) -> Table {
     let client = client(daemon, PATIENCE);
-    let segment = retry(|| client.table(name).open()).segment().with_timeout(timeout);
-    Table::new(segment).unwrap()
+    let segment = retry(|| client.table::<[u8]>(name).open()).segment().with_timeout(timeout);
+    <Table>::try_from(segment).unwrap()
 }
 
 fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
@@ -28,7 +28,7 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
 #[test]
 fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
     let [home, other] = Daemon::pair().unwrap();
-    let table = client(&home, PATIENCE).table("rows").allocate(Spec::new(10).row_len(64)).unwrap();
+    let table = client(&home, PATIENCE).table::<[u8]>("rows").allocate(Spec::new(10).row_len(64)).unwrap();
     table.row(3).put(b"before").unwrap();
     for holder_at in [&home, &other] {
         open(holder_at, "rows", PATIENCE);
@@ -62,7 +62,7 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
 #[test]
 fn row_lock_is_lost_with_its_lease_on_every_node() {
     let [home, other] = Daemon::pair().unwrap();
-    client(&home, PATIENCE).table("rows").allocate(Spec::new(10).row_len(64)).unwrap();
+    client(&home, PATIENCE).table::<[u8]>("rows").allocate(Spec::new(10).row_len(64)).unwrap();
     for (late_at, next_at) in [(&home, &other), (&other, &home)] {
         let (late, next) = (open(late_at, "rows", PATIENCE), open(next_at, "rows", PATIENCE));
         let short = LockOptions::new().lease(Duration::from_millis(20));
@@ -91,7 +91,7 @@ fn row_lock_is_lost_with_its_lease_on_every_node() {
 fn row_locks_of_two_nodes_lose_no_update() {
     const ROUNDS: u64 = 60;
     let [home, other] = Daemon::pair().unwrap();
-    let table = client(&home, PATIENCE).table("rows").allocate(Spec::new(3).row_len(16)).unwrap();
+    let table = client(&home, PATIENCE).table::<[u8]>("rows").allocate(Spec::new(3).row_len(16)).unwrap();
     std::thread::scope(|scope| {
         for worker in 0..4 {
             let rows = open(if worker % 2 == 0 { &home } else { &other }, "rows", PATIENCE);

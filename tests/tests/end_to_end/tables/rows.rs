@@ -21,10 +21,10 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
     let [home, other] = Daemon::pair().unwrap();
     for row_bytes in [8, 200, 5000, 60_000] {
         let name = format!("rows-{row_bytes}");
-        let here = client(&home, true).table(&name).allocate(Spec::new(5).row_len(row_bytes)).unwrap();
+        let here = client(&home, true).table::<[u8]>(&name).allocate(Spec::new(5).row_len(row_bytes)).unwrap();
         let there_client = client(&other, true);
-        let there = retry(|| there_client.table(&name).open());
-        let served = client(&home, false).table(&name).open().unwrap();
+        let there = retry(|| there_client.table::<[u8]>(&name).open());
+        let served = client(&home, false).table::<[u8]>(&name).open().unwrap();
         let length = row_bytes as usize;
         for round in 1..4u64 {
             for row in 0..5 {
@@ -61,10 +61,10 @@ fn rows_of_a_table_are_read_and_written_on_both_nodes() {
 fn row_put_is_atomic_when_writer_is_killed() {
     let [home, other] = Daemon::pair().unwrap();
     let row_bytes = 100_000;
-    let table = client(&home, true).table("torn").allocate(Spec::new(2).row_len(row_bytes)).unwrap();
+    let table = client(&home, true).table::<[u8]>("torn").allocate(Spec::new(2).row_len(row_bytes)).unwrap();
     table.row(1).put(&pattern(5, row_bytes as usize)).unwrap();
     let far_client = client(&other, true);
-    let far = retry(|| far_client.table("torn").open());
+    let far = retry(|| far_client.table::<[u8]>("torn").open());
     for daemon in [&home, &other] {
         let mut writer = ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap();
         assert!(writer.ask("open torn").unwrap().starts_with("ok"));
@@ -91,7 +91,7 @@ fn row_put_is_atomic_when_daemon_is_killed() {
     for storage in [Storage::Memory, Storage::File] {
         let mut daemon = Daemon::start(1).unwrap();
         let spec = Spec::new(3).row_len(ROW_BYTES as u32).storage(storage);
-        let table = client(&daemon, true).table("rows").allocate(spec).unwrap();
+        let table = client(&daemon, true).table::<[u8]>("rows").allocate(spec).unwrap();
         table.row(0).put(&pattern(1, ROW_BYTES)).unwrap();
         let mut last = 0;
         for round in 0..4 {
@@ -99,7 +99,7 @@ fn row_put_is_atomic_when_daemon_is_killed() {
             let writer =
                 Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(Duration::from_secs(1)))
                     .unwrap();
-            let rows = writer.table("rows").open().unwrap();
+            let rows = writer.table::<[u8]>("rows").open().unwrap();
             let began = last;
             let put = std::thread::spawn(move || {
                 let mut last = began;
@@ -143,13 +143,13 @@ fn find_bytes(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
 fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     const HEADER_BYTES: usize = 16;
     let [mut home, other] = Daemon::pair().unwrap();
-    let table = client(&home, true).table("damaged").allocate(Spec::new(3).row_len(64)).unwrap();
+    let table = client(&home, true).table::<[u8]>("damaged").allocate(Spec::new(3).row_len(64)).unwrap();
     let marker: Vec<u8> = pattern(77, 64);
     for (row, bytes) in [(0, &[1; 64][..]), (1, &marker), (2, &[2; 64])] {
         table.row(row).put(bytes).unwrap();
     }
     let far_client = client(&other, true);
-    let far = retry(|| far_client.table("damaged").open());
+    let far = retry(|| far_client.table::<[u8]>("damaged").open());
     home.kill().unwrap();
     let (path, at) = find_bytes(home.folder(), &marker).expect("the row outlives its daemon");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
@@ -159,7 +159,7 @@ fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     // A version that no entry of the undo log names, in the middle of its commit.
     file.write_all_at(&101u64.to_le_bytes(), (at - HEADER_BYTES) as u64).unwrap();
     home.restart().unwrap();
-    let served = client(&home, false).table("damaged").open().unwrap();
+    let served = client(&home, false).table::<[u8]>("damaged").open().unwrap();
     for reader in [&table, &far, &served] {
         retry(|| reader.row(0).get());
         for error in [

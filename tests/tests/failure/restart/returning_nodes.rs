@@ -85,8 +85,13 @@ fn return_without_released_segments(is_by_snapshot: bool) {
     let before = snapshot_of(daemons[2].folder()).unwrap_or_default();
     if is_by_snapshot {
         let names: Vec<String> = (0..NAMES).map(|number| format!("names/{number}")).collect();
-        let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(8))).collect();
-        first.allocate_many(&wanted).into_iter().for_each(|made| drop(made.unwrap()));
+        for names in names.chunks(1024) {
+            let mut batch = ddss::Batch::new();
+            for name in names {
+                batch.allocate(name, 8).unwrap();
+            }
+            first.run(batch).unwrap().ok().unwrap();
+        }
         until("a snapshot of the leader", || {
             let made = snapshot_of(daemons[0].folder()).unwrap_or_default();
             if made > before + 1000 { Ok(()) } else { Err(format!("the last is of entry {made}")) }

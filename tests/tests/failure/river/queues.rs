@@ -496,7 +496,7 @@ fn member_that_breaks_the_protocol_is_disconnected_and_the_others_go_on() {
     let daemon = Daemon::start(1).unwrap();
     let queue = open(daemon.folder(), options(Guarantee::AtLeastOnce));
     let client = connect(daemon.folder());
-    let row = client.table(&format!("river/{NAME}")).open().unwrap().row(0).get().unwrap();
+    let row = client.table::<[u8]>(&format!("river/{NAME}")).open().unwrap().row(0).get().unwrap();
     let settings: [u8; NOTE_BYTES] = row[40..120].try_into().unwrap();
     for (round, message) in [&b""[..], &[7], &[0; 20], &[1, 99], &[1, 1, 0, 0]].into_iter().enumerate() {
         let mut config = IwarpConfig::default();

@@ -396,7 +396,7 @@ fn calls_that_are_refused_name_limit_queue_and_setting() {
     units[0].done(b"1234").unwrap();
     assert_eq!(listed(&queue)[0].result, b"1234");
     // A client with access writes what no worker writes.
-    let table = client.table(&format!("river/{NAME}/units")).open().unwrap();
+    let table = client.table::<[u8]>(&format!("river/{NAME}/units")).open().unwrap();
     table.row(3).put(&[9; 32]).unwrap();
     let text = queue.list().unwrap().nth(1).unwrap().unwrap_err().to_string();
     assert!(text.starts_with("row 3 of unit queue thumbnails is of another release"), "{text}");

@@ -36,7 +36,7 @@ impl Segment {
                 let wanted = version.or(stamp.map(|stamp| stamp.version));
                 let part = &mut into[done..done + length];
                 let plan = self.location().get(offset + done as u64, part, wanted)?;
-                match self.client().run(time, plan).await {
+                match self.client().execute(time, plan).await {
                     Ok(found) => stamp = Some(found),
                     Err(error) if version.is_none() && stamp.is_some() && has_moved(&error) => {
                         moved = true;
@@ -61,7 +61,7 @@ impl Segment {
         self.location().check_value("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let time = time.started();
         if bytes.len() <= TRANSFER_BYTES_MAX {
-            let stamp = self.client().run(time, self.location().put(offset, bytes, conditions)?).await?;
+            let stamp = self.client().execute(time, self.location().put(offset, bytes, conditions)?).await?;
             progress(bytes.len() as u64, bytes.len() as u64);
             return Ok(stamp);
         }
@@ -87,7 +87,7 @@ impl Segment {
         while done < bytes.len() {
             let part = &bytes[done..bytes.len().min(done + TRANSFER_BYTES_MAX)];
             let place = Part { upload: parts.upload, at: done as u32, total: bytes.len() as u32 };
-            match self.client().run(time, self.location().plan_part(place, part)).await {
+            match self.client().execute(time, self.location().plan_part(place, part)).await {
                 Ok(begun) => parts.upload = begun,
                 // Other puts use the memory between the nodes.
                 Err(error) if matches!(error.failure(), Some(Failure::Busy(_))) && !time.remaining().is_zero() => {
@@ -106,7 +106,7 @@ impl Segment {
         let (segment, upload) = (self.id(), parts.upload);
         let commit = Operation::CommitUpload { segment, offset, upload, conditions };
         let plan = self.location().plan("put", commit).returns(|completion, _| Stamp::of(completion));
-        let stamp = self.client().run(time, plan).await?;
+        let stamp = self.client().execute(time, plan).await?;
         parts.commit();
         Ok(stamp)
     }

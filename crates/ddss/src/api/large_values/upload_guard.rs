@@ -32,7 +32,7 @@ impl UploadGuard<'_> {
     fn free(&self) {
         let operation = Operation::DropUpload { segment: self.segment.id(), upload: self.upload };
         let plan = self.segment.location().plan("put", operation).returns(|_, _| ());
-        end_of(self.segment.client().run(Deadline::of(DROP_TIMEOUT), plan));
+        end_of(self.segment.client().execute(Deadline::of(DROP_TIMEOUT), plan));
     }
 }
 

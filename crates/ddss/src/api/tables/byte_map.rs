@@ -83,6 +83,6 @@ impl ByteMap {
         let segment = self.table.segment();
         let sweep = Operation::Sweep { segment: segment.id(), first, buckets };
         let plan = segment.location().plan("remove expired entries of", sweep);
-        segment.client().run(time, plan.returns(|completion, _| crate::value::first_word(completion))).await
+        segment.client().execute(time, plan.returns(|completion, _| crate::value::first_word(completion))).await
     }
 }

@@ -41,7 +41,7 @@ impl ByteMap {
         let word = SlotWord::new(hash.tag, expiry_ms).bytes();
         let pieces = [&word[..], key, value.unwrap_or_default()];
         let call = self.plan_change(action, change, hash.bucket, &pieces);
-        self.table.segment().client().run(time, call.returns(|completion, _| entry_changed(completion))).await
+        self.table.segment().client().execute(time, call.returns(|completion, _| entry_changed(completion))).await
     }
 
     /// Writes an entry, whether its key is present or only if it is absent. Returns whether the key was present, and the

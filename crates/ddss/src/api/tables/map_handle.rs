@@ -5,7 +5,7 @@ use super::super::segment::Segment;
 use super::table::Table;
 use super::{Client, twin};
 use crate::deadline::Deadline;
-use crate::encoding::{Encoding, Seal};
+use crate::encoding::{Encoding, Room, Seal};
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{Entry, KeyHash, Lengths, Linked, MAGIC, MAGIC_OF_EARLIER_RELEASE, PUT, now_ms};
@@ -78,7 +78,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Handle for Map<K, V> {
     async fn of(segment: Segment, spec: Option<Spec>, time: Deadline, _: Seal) -> Result<Self, Error> {
         let (key, value) = spec.and_then(|spec| spec.lengths()).unzip();
         let wanted = Lengths { key: key.or(K::LEN), value: value.or(V::LEN) };
-        Ok(Self { map: Table::new(segment)?.into_map(time, wanted).await?, kind: PhantomData })
+        Ok(Self { map: <Table>::try_from(segment)?.into_map(time, wanted).await?, kind: PhantomData })
     }
 }
 
@@ -99,13 +99,13 @@ impl<K: ?Sized, V: ?Sized> Map<K, V> {
 impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     #[inline]
     pub(super) fn key<'a>(&self, action: &'static str, key: &'a K::Input) -> Result<Cow<'a, [u8]>, Error> {
-        let encoded = K::encode("bytes of the key", key, self.map.layout.key_bytes, Seal);
+        let encoded = K::encode("bytes of the key", key, Room::Exact(self.map.layout.key_bytes), Seal);
         encoded.map_err(Error::argument(action, self.segment().name()))
     }
 
     #[inline]
     pub(super) fn value<'a>(&self, action: &'static str, value: &'a V::Input) -> Result<Cow<'a, [u8]>, Error> {
-        let encoded = V::encode("bytes of the value", value, self.map.layout.value_bytes, Seal);
+        let encoded = V::encode("bytes of the value", value, Room::Exact(self.map.layout.value_bytes), Seal);
         encoded.map_err(Error::argument(action, self.segment().name()))
     }
 

@@ -97,7 +97,7 @@ impl ByteMap {
                 records.push(version.map(|version| Bucket::new(self.layout, bytes, version)));
             }
         });
-        match segment.client().run(time, call).await {
+        match segment.client().execute(time, call).await {
             Ok(()) => Ok(Some(records)),
             Err(error) if error.has_failed_with(Failure::Unsupported) => Ok(None),
             Err(error) => Err(error),

@@ -1,12 +1,14 @@
 //! One row of a table, and its lock.
 
 use super::super::lock::{LockGuard, if_free};
+use super::super::segment::Segment;
 use super::super::word::Word;
 use super::table::Table;
 use super::twin;
+use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::options::{LockOptions, PutOptions};
-use crate::value::{Stamp, Value};
+use crate::value::{Stamp, Versioned};
 use ddss_core::Version;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,9 +18,9 @@ use std::time::Duration;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// use ddss::{PutOptions, Spec};
+/// use ddss::{PutOptions, Spec, Table};
 ///
-/// let accounts = client.table("accounts").allocate(Spec::new(1000).row_len(32))?;
+/// let accounts: Table = client.table("accounts").allocate(Spec::new(1000).row_len(32))?;
 /// let account = accounts.row(7);
 /// let put = account.put(b"alice")?;
 /// account.put_with(&[(24, b"seen")], PutOptions::new().if_version(put.version))?;
@@ -27,54 +29,66 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[twin]
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "a row does nothing until one of its calls is made"]
-pub struct Row<'t> {
-    table: Cow<'t, Table>,
+pub struct Row<'t, T: ?Sized = [u8]> {
+    table: Cow<'t, Table<T>>,
     row: u64,
 }
 
+impl<T: ?Sized> Clone for Row<'_, T> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), row: self.row }
+    }
+}
+
 #[twin]
-impl Table {
+impl<T: ?Sized> Table<T> {
     /// Names a row; sends nothing. Calls of a row that the table does not have fail with
     /// [`ErrorKind::OutOfRange`](crate::ErrorKind::OutOfRange).
     #[inline]
-    pub fn row(&self, row: u64) -> Row<'_> {
+    pub fn row(&self, row: u64) -> Row<'_, T> {
         Row { table: Cow::Borrowed(self), row }
     }
 }
 
 #[twin]
+impl<T: Encoding + ?Sized> Row<'_, T> {
+    /// Reads the value of the row.
+    pub async fn get(&self) -> Result<Versioned<T::Output>, Error> {
+        let (place, segment) = (self.at("get", 0, 0)?, self.table.segment());
+        let time = T::FIRST_READ.map(|_| segment.time().started());
+        segment.get_value::<T>(time, place, self.room()).await
+    }
+
+    /// Writes the value of the row. Fewer bytes than the row has write its beginning.
+    pub async fn put(&self, value: &T::Input) -> Result<Stamp, Error> {
+        let (place, segment) = (self.at("put", 0, 0)?, self.table.segment());
+        segment.put(place, &segment.encoded::<T>(value, self.room())?).await
+    }
+
+    /// Writes the value of the row if the row still has that version. Otherwise the put does nothing and fails with
+    /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch). Puts of other rows do not matter.
+    pub async fn put_if(&self, version: Version, value: &T::Input) -> Result<Stamp, Error> {
+        let (place, segment) = (self.at("put", 0, 0)?, self.table.segment());
+        segment.put_if(version, place, &segment.encoded::<T>(value, self.room())?).await
+    }
+
+    /// Reads, changes and writes the value of the row, and retries until no other writer of the row interfered. Returns the
+    /// written value. It is otherwise like [`Cell::update`](crate::Cell::update).
+    pub async fn update(&self, change: impl FnMut(&mut T::Output)) -> Result<Versioned<T::Output>, Error> {
+        let place = self.at("update", 0, 0)?;
+        self.table.segment().update_value::<T>(place, self.room(), change).await
+    }
+}
+
+#[twin]
 impl Row<'_> {
-    #[inline]
-    fn at(&self, action: &'static str, offset: u64, bytes: usize) -> Result<u64, Error> {
-        self.table.at(action, self.row, offset, bytes)
-    }
-
-    /// Reads the whole row.
-    pub async fn get(&self) -> Result<Value, Error> {
-        let place = self.at("get", 0, 0)?;
-        let mut bytes = vec![0; usize::try_from(self.table.row_len()).unwrap_or(usize::MAX)];
-        let stamp = self.table.segment().get_into(place, &mut bytes).await?;
-        Ok(Value::new(bytes, stamp))
-    }
-
     /// Reads `into.len()` bytes from `offset` in the row on. All are of the version that is returned.
     #[inline]
     pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         let place = self.at("get", offset, into.len())?;
         self.table.segment().get_into(place, into).await
-    }
-
-    /// Writes the row. Fewer bytes than it has write its beginning.
-    pub async fn put(&self, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.table.segment().put(self.at("put", 0, bytes.len())?, bytes).await
-    }
-
-    /// Writes the row if it still has that version. Otherwise the put does nothing and fails with
-    /// [`ErrorKind::VersionMismatch`](crate::ErrorKind::VersionMismatch). Puts of other rows do not matter.
-    pub async fn put_if(&self, version: Version, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.table.segment().put_if(version, self.at("put", 0, bytes.len())?, bytes).await
     }
 
     /// Writes parts of the row, each at an offset in it, as one version and with these options.
@@ -88,6 +102,27 @@ impl Row<'_> {
             placed.push((self.at("put", offset, bytes.len())?, bytes));
         }
         segment.put_with(&placed, options).await
+    }
+}
+
+#[twin]
+impl<T: ?Sized> Row<'_, T> {
+    #[inline]
+    fn at(&self, action: &'static str, offset: u64, bytes: usize) -> Result<u64, Error> {
+        self.table.at(action, self.row, offset, bytes)
+    }
+
+    pub(crate) fn segment(&self) -> &Segment {
+        self.table.segment()
+    }
+
+    pub(crate) fn row(&self) -> u64 {
+        self.row
+    }
+
+    /// Returns the bytes of the row.
+    fn room(&self) -> usize {
+        usize::try_from(self.table.row_len()).unwrap_or(usize::MAX)
     }
 
     /// Names the word at `offset` in the row, a multiple of 8; sends nothing.
@@ -104,8 +139,8 @@ impl Row<'_> {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// use ddss::{Spec, Version};
-    /// let orders = client.table("orders").allocate(Spec::new(100).row_len(64))?;
+    /// use ddss::{Spec, Table, Version};
+    /// let orders: Table = client.table("orders").allocate(Spec::new(100).row_len(64))?;
     /// let put = orders.row(7).put(b"new")?;
     /// assert_eq!(orders.row(7).wait_newer_than(Version(0))?, put);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -114,7 +149,10 @@ impl Row<'_> {
         let (segment, place) = (self.table.segment(), self.at("watch", 0, 0)?);
         segment.wait_at(segment.time(), place, version).await
     }
+}
 
+#[twin]
+impl<T: Encoding + ?Sized> Row<'_, T> {
     /// Takes the lock of the row exclusively, waiting behind other requests for it until this call's deadline.
     ///
     /// While the lock is taken, calls of the row by other clients wait as those of a locked segment do: see
@@ -129,7 +167,7 @@ impl Row<'_> {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-    /// let accounts = client.table("accounts").allocate(ddss::Spec::new(1000).row_len(16))?;
+    /// let accounts: ddss::Table = client.table("accounts").allocate(ddss::Spec::new(1000).row_len(16))?;
     /// let held = accounts.row(7).lock()?;
     /// let balance = held.get()?;
     /// held.put(&balance)?;
@@ -138,20 +176,20 @@ impl Row<'_> {
     /// held.unlock()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn lock(&self) -> Result<LockGuard<Row<'static>>, Error> {
+    pub async fn lock(&self) -> Result<LockGuard<Row<'static, T>>, Error> {
         self.lock_with(LockOptions::new()).await
     }
 
     /// Takes the lock of the row exclusively, or returns `None` if it is not free.
-    pub async fn try_lock(&self) -> Result<Option<LockGuard<Row<'static>>>, Error> {
+    pub async fn try_lock(&self) -> Result<Option<LockGuard<Row<'static, T>>>, Error> {
         if_free(self.lock_with(LockOptions::new().timeout(Duration::ZERO)).await)
     }
 
     /// Takes the lock of the row with these options.
-    pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<Row<'static>>, Error> {
+    pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<Row<'static, T>>, Error> {
         let place = self.at("lock a row of", 0, 0)?;
         let lock = self.table.segment().lock_at("lock a row of", options, Some(place)).await?;
-        let table = Cow::Owned(Table { segment: lock.segment.clone() });
+        let table = Cow::Owned(Table::of_segment(lock.segment.clone()));
         Ok(LockGuard::new(Row { table, row: self.row }, lock))
     }
 }

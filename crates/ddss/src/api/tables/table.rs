@@ -6,21 +6,22 @@ use super::super::named::{Handle, Named};
 use super::super::segment::Segment;
 use super::{Client, twin};
 use crate::deadline::Deadline;
-use crate::encoding::Seal;
+use crate::encoding::{Encoding, Seal};
 use crate::error::Error;
 use crate::spec::Spec;
 use ddss_core::{BadArgument, Failure};
+use std::marker::PhantomData;
 
-/// A table of rows.
+/// A table of rows, each with a value of type `T`; without a type its rows are bytes.
 ///
 /// Each call stays inside one row, and is atomic with all other calls of that row. A snapshot over several rows does not
 /// exist.
 ///
 /// ```
-/// use ddss::{ErrorKind, Spec};
+/// use ddss::{ErrorKind, Spec, Table};
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// let sessions = client.table("sessions").allocate(Spec::new(1000).row_len(64))?;
+/// let sessions: Table = client.table("sessions").allocate(Spec::new(1000).row_len(64))?;
 /// let seen = sessions.row(7).put(b"alice")?;
 /// sessions.row(8).put(b"bob")?;
 /// // The put of row 8 does not disturb a conditional put of row 7.
@@ -28,45 +29,78 @@ use ddss_core::{BadArgument, Failure};
 /// assert_eq!(&sessions.row(7).get()?[..5], b"carol");
 /// let late = sessions.row(7).put_if(seen.version, b"dave").expect_err("the row has changed");
 /// assert_eq!(late.kind(), ErrorKind::VersionMismatch);
+///
+/// let stock: Table<[u64; 2]> = client.table("stock").allocate(100)?;
+/// stock.row(3).put(&[10, 0])?;
+/// let sold = stock.row(3).update(|[left, sold]| (*left, *sold) = (*left - 1, *sold + 1))?;
+/// assert_eq!((sold.value, sold.stamp.version.0), ([9, 1], 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[twin]
-#[derive(Clone, Debug)]
-pub struct Table {
-    pub(super) segment: Segment,
+#[derive(Debug)]
+pub struct Table<T: ?Sized = [u8]> {
+    segment: Segment,
+    kind: PhantomData<fn(&T)>,
+}
+
+impl<T: ?Sized> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        Self { segment: self.segment.clone(), kind: PhantomData }
+    }
 }
 
 #[twin]
-impl Handle for Table {
+impl<T: Encoding + ?Sized> Handle for Table<T> {
     fn spec(action: &'static str, name: &str, spec: Spec, _: Seal) -> Result<Spec, Error> {
-        if spec.wire().map_err(Error::argument(action, name))?.layout().is_some() {
-            return Ok(spec);
-        }
-        let refused = BadArgument::new("spec", "of a plain segment", "one with a row length", Failure::BadSize);
-        Err(Error::bad_argument(action, name, refused))
+        let spec = T::LEN.map_or(spec, |len| spec.row_len_or(u32::try_from(len).unwrap_or(u32::MAX)));
+        let row_bytes = spec.wire().map_err(Error::argument(action, name))?.row_bytes;
+        let least = T::LEN.unwrap_or(0);
+        let (found, wanted) = match row_bytes {
+            0 => ("of a plain segment".to_owned(), "one with a row length".to_owned()),
+            bytes if least > bytes as usize => {
+                (format!("with rows of {bytes} bytes"), format!("rows of {least} bytes"))
+            }
+            _ => return Ok(spec),
+        };
+        Err(Error::bad_argument(action, name, BadArgument::new("spec", found, wanted, Failure::BadSize)))
     }
 
     async fn of(segment: Segment, _: Option<Spec>, _: Deadline, _: Seal) -> Result<Self, Error> {
-        Self::new(segment)
+        Self::try_from(segment)
+    }
+}
+
+/// Views a segment as a table; sends nothing. A plain segment, and rows that are too short for the type, are refused with
+/// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
+#[twin]
+impl<T: Encoding + ?Sized> TryFrom<Segment> for Table<T> {
+    type Error = Error;
+
+    fn try_from(segment: Segment) -> Result<Self, Error> {
+        let least = T::LEN.unwrap_or(0);
+        let found = match segment.location().row_bytes {
+            0 => "a plain segment".to_owned(),
+            bytes if least > bytes as usize => format!("rows of {bytes} bytes"),
+            _ => return Ok(Self { segment, kind: PhantomData }),
+        };
+        let wanted = if least > 0 { format!("a table of rows of {least} bytes") } else { "a table".to_owned() };
+        Err(Error::wrong_shape("view as a table", segment.name(), found, wanted))
     }
 }
 
 #[twin]
 impl Client {
-    /// Names a table, a segment of rows; sends nothing.
-    pub fn table<'c>(&'c self, name: &'c str) -> Named<'c, Table> {
+    /// Names a table, a segment of rows; sends nothing. `let rows: Table = client.table(name).open()?` is of bytes.
+    pub fn table<'c, T: ?Sized>(&'c self, name: &'c str) -> Named<'c, Table<T>> {
         Named::new(self, name)
     }
 }
 
 #[twin]
-impl Table {
-    /// Makes the table of a segment that is one. A plain segment is refused with [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape).
-    pub fn new(segment: Segment) -> Result<Self, Error> {
-        if segment.location().row_bytes == 0 {
-            return Err(Error::wrong_shape("view as a table", segment.name(), "a plain segment", "a table"));
-        }
-        Ok(Self { segment })
+impl<T: ?Sized> Table<T> {
+    /// Returns the table of a segment whose shape another handle has checked.
+    pub(super) fn of_segment(segment: Segment) -> Self {
+        Self { segment, kind: PhantomData }
     }
 
     /// Returns the segment behind the table: for its lock, permissions and release.

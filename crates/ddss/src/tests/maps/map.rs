@@ -275,7 +275,7 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     assert_eq!(of(client.map::<u64, u64>("map").open().unwrap_err()), ErrorKind::WrongShape);
     assert_eq!(of(client.map::<[u64; 2], [u64; 7]>("map").open().unwrap_err()), ErrorKind::WrongShape);
     let layout = BucketLayout::new(8, 64).unwrap();
-    let table = client.table("table").allocate(Spec::new(10).row_len(layout.row_bytes() as u32)).unwrap();
+    let table = client.table::<[u8]>("table").allocate(Spec::new(10).row_len(layout.row_bytes() as u32)).unwrap();
     table.row(0).put(b"something else").unwrap();
     assert_eq!(of(client.map::<u64, [u64; 8]>("table").open().unwrap_err()), ErrorKind::WrongShape);
     let too_large = client.map::<u64, [u8; 65_537]>("large").allocate(1).unwrap_err();
@@ -396,7 +396,7 @@ fn bytes_of_a_map_are_those_of_its_types() {
     let open = |name: &str| client.map::<[u8], [u8]>(name).open();
     client.segment("table").allocate(Spec::new(10).entry_len(8, 64)).unwrap();
     assert_eq!(of(open("table").unwrap_err()), ErrorKind::WrongShape);
-    client.table("small").allocate(Spec::new(10).row_len(8)).unwrap();
+    client.table::<[u8]>("small").allocate(Spec::new(10).row_len(8)).unwrap();
     assert_eq!(of(open("small").unwrap_err()), ErrorKind::WrongShape);
     client.segment("plain").allocate(Spec::new(64)).unwrap();
     assert_eq!(of(open("plain").unwrap_err()), ErrorKind::WrongShape);

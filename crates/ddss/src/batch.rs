@@ -1,0 +1,310 @@
+//! A batch of calls, and their replies. Batches know handles of both forms.
+
+use crate::client::Client;
+use crate::encoding::Seal;
+use crate::error::Error;
+use crate::location::SegmentLocation;
+use crate::options::PutOptions;
+use crate::plan::batch_call::BatchCall;
+use crate::value::{Atomic, AtomicResult, Stamp, Value};
+use ddss_core::{BadArgument, Completion, Failure, OpenedSegment};
+use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A set of calls that a client submits together; as many as fit are in flight at the same time.
+///
+/// Each is a call of its own, and is checked when it is added: the calls end in any order, and a failure does not affect
+/// the others. They share the timeout of one call of the client. For several ranges of one segment that belong together,
+/// use [`put_with`](Self::put_with).
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # client.segment("scores").allocate(64)?;
+/// # client.table::<[u8]>("stock").allocate(ddss::Spec::new(10).row_len(16))?;
+/// use ddss::{Atomic, Batch, Table};
+/// let scores = client.segment("scores").open()?;
+/// let stock: Table = client.table("stock").open()?;
+/// let mut batch = Batch::new();
+/// let head = batch.get(&scores, 0..8)?;
+/// let row = batch.put(stock.row(7), 0, b"x")?;
+/// let count = batch.atomic(&scores, 16, Atomic::Add(1))?;
+/// let mut replies = client.run(batch)?;
+/// println!("{:?} {}", replies.take(head)?.value, replies.take(row)?.version);
+/// assert_eq!(replies.take(count)?.before, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a batch does nothing until a client runs it"]
+pub struct Batch {
+    number: u64,
+    pub(crate) calls: Vec<BatchedCall>,
+}
+
+/// One call of a batch.
+pub(crate) struct BatchedCall {
+    /// The client of the handle; `None` for calls by name.
+    client: Option<Client>,
+    pub(crate) call: BatchCall,
+}
+
+/// Result of one call of a batch.
+pub(crate) enum BatchReply {
+    Got(Value),
+    Stamp(Stamp),
+    Atomic(AtomicResult),
+    /// The name, the client of its shard, and what the daemon has opened.
+    Opened(String, Client, OpenedSegment),
+    Done,
+}
+
+/// A call of a [`Batch`], whose result [`Replies::take`] returns.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{Batch, Segment, Ticket};
+/// let mut batch = Batch::new();
+/// let names = (0..100).map(|number| format!("queue/{number}"));
+/// let tickets: Vec<Ticket<Segment>> = names.map(|name| batch.allocate(&name, 64)).collect::<Result<_, _>>()?;
+/// let mut replies = client.run(batch)?;
+/// for ticket in tickets {
+///     replies.take(ticket)?.put(0, b"first")?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Ticket<T> {
+    batch: u64,
+    index: usize,
+    take: fn(BatchReply) -> Option<T>,
+}
+
+/// Results of the calls of a [`Batch`].
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// let scores = client.segment("scores").allocate(64)?;
+/// let mut batch = ddss::Batch::new();
+/// batch.put(&scores, 0, b"hello")?;
+/// batch.put(&scores, 8, b"world")?;
+/// client.run(batch)?.ok()?;
+/// assert_eq!(&scores.get(8..13)?[..], b"world");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a call of the batch may have failed"]
+pub struct Replies {
+    batch: u64,
+    replies: Vec<Option<Result<BatchReply, Error>>>,
+}
+
+/// A segment, a row, or the guard of its lock, of either form, for a call of a [`Batch`].
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{Batch, Error, Stamp, Target, Ticket};
+/// fn clear(batch: &mut Batch, target: impl Target) -> Result<Ticket<Stamp>, Error> {
+///     batch.put(target, 0, &[0; 64])
+/// }
+/// let account = client.segment("account").allocate(64)?;
+/// let (held, mut batch) = (account.lock()?, Batch::new());
+/// clear(&mut batch, &held)?;
+/// client.run(batch)?.ok()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Target {
+    #[doc(hidden)]
+    fn place(&self, _: Seal) -> TargetPlace<'_>;
+}
+
+/// Place of a target.
+#[derive(Debug)]
+pub struct TargetPlace<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) location: &'a SegmentLocation,
+    pub(crate) row: Option<u64>,
+}
+
+impl TargetPlace<'_> {
+    /// Returns the offset in the segment.
+    fn at(&self, action: &'static str, offset: u64, bytes: usize) -> Result<u64, Error> {
+        self.row.map_or(Ok(offset), |row| self.location.place_in_row(action, row, offset, bytes))
+    }
+}
+
+impl<T: Target + ?Sized> Target for &T {
+    fn place(&self, seal: Seal) -> TargetPlace<'_> {
+        (**self).place(seal)
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Batch").field("calls", &self.calls.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> std::fmt::Debug for Ticket<T> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Ticket").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Replies {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let left = self.replies.iter().flatten();
+        out.debug_struct("Replies")
+            .field("failed", &left.filter(|reply| reply.is_err()).count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Batch {
+    /// Creates an empty batch.
+    pub fn new() -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), calls: Vec::new() }
+    }
+
+    /// Adds a get.
+    pub fn get(&mut self, target: impl Target, range: impl RangeBounds<u64>) -> Result<Ticket<Value>, Error> {
+        let place = target.place(Seal);
+        let (offset, length) = match place.row {
+            None => place.location.place_in_transfer(range)?,
+            Some(row) => place.location.place_of_row(row, range)?,
+        };
+        let call = BatchCall::Get { location: place.location.clone(), offset, length };
+        Ok(self.add(Some(place.client), call, BatchReply::got))
+    }
+
+    /// Adds a put.
+    pub fn put(&mut self, target: impl Target, offset: u64, bytes: &[u8]) -> Result<Ticket<Stamp>, Error> {
+        self.put_with(target, &[(offset, bytes)], PutOptions::new())
+    }
+
+    /// Adds a put of parts, which are one version, with these options. A batch reports no progress.
+    pub fn put_with(
+        &mut self,
+        target: impl Target,
+        parts: &[(u64, &[u8])],
+        options: PutOptions<'_>,
+    ) -> Result<Ticket<Stamp>, Error> {
+        let place = target.place(Seal);
+        if options.progress.is_some() {
+            let refused = BadArgument::new("options", "progress", "none in a batch", Failure::Unsupported);
+            return Err(Error::bad_argument("put", &place.location.name, refused));
+        }
+        let mut placed = Vec::with_capacity(parts.len());
+        for &(offset, bytes) in parts {
+            placed.push((place.at("put", offset, bytes.len())?, bytes));
+        }
+        let call = BatchCall::put(place.location, &placed, options.if_version)?;
+        Ok(self.add(Some(place.client), call, BatchReply::stamp))
+    }
+
+    /// Adds an atomic operation on the word at `offset`, a multiple of 8: [`Word`](crate::Word).
+    pub fn atomic(&mut self, target: impl Target, offset: u64, change: Atomic) -> Result<Ticket<AtomicResult>, Error> {
+        let place = target.place(Seal);
+        let offset = place.location.place_of_word(change.action(), place.row, offset)?;
+        let call = BatchCall::Atomic { location: place.location.clone(), offset, change };
+        Ok(self.add(Some(place.client), call, BatchReply::atomic))
+    }
+
+    /// Adds the release of a segment: [`Segment::release`](crate::Segment::release). A row is refused.
+    pub fn release(&mut self, segment: impl Target) -> Result<Ticket<()>, Error> {
+        let TargetPlace { client, location, row } = segment.place(Seal);
+        if row.is_some() {
+            return Err(Error::wrong_shape("release", &location.name, "a row", "the segment of the table"));
+        }
+        Ok(self.add(Some(client), BatchCall::Release { location: location.clone() }, BatchReply::done))
+    }
+
+    pub(crate) fn add<T>(
+        &mut self,
+        client: Option<&Client>,
+        call: BatchCall,
+        take: fn(BatchReply) -> Option<T>,
+    ) -> Ticket<T> {
+        self.calls.push(BatchedCall { client: client.cloned(), call });
+        Ticket { batch: self.number, index: self.calls.len() - 1, take }
+    }
+
+    /// Returns the replies for the results of all calls in their order.
+    pub(crate) fn replies(&self, replies: Vec<Option<Result<BatchReply, Error>>>) -> Replies {
+        Replies { batch: self.number, replies }
+    }
+}
+
+impl BatchedCall {
+    /// Returns the result of a call that is not sent: one that is refused, or that a local read answers.
+    pub(crate) fn unsent(&self, client: &Client) -> Option<Result<BatchReply, Error>> {
+        let location = self.call.location()?;
+        let is_foreign = self.client.as_ref().is_some_and(|own| !own.is_same(client));
+        if is_foreign && location.token.is_some() {
+            let (found, wanted) =
+                ("locked by another client", "of the client that runs the batch, or without its lock");
+            let refused = BadArgument::new("segment", found, wanted, Failure::Unsupported);
+            return Some(Err(Error::bad_argument("run a batch for", &location.name, refused)));
+        }
+        self.call.read_locally().map(|value| Ok(BatchReply::Got(value)))
+    }
+
+    /// Returns the shard that executes the call.
+    pub(crate) fn shard(&self, client: &Client) -> u8 {
+        self.client.as_ref().map_or_else(|| self.call.shard_by_name(client), Client::shard)
+    }
+
+    pub(crate) fn reply(&self, client: &Client, completion: &Completion, bytes: Vec<u8>) -> Result<BatchReply, Error> {
+        Ok(match &self.call {
+            BatchCall::Get { .. } => BatchReply::Got(Value::new(bytes, Stamp::of(completion))),
+            BatchCall::Put { .. } | BatchCall::PutMany { .. } => BatchReply::Stamp(Stamp::of(completion)),
+            BatchCall::Atomic { .. } => BatchReply::Atomic(AtomicResult::of(completion)),
+            BatchCall::Release { .. } => BatchReply::Done,
+            BatchCall::Named { name, .. } => {
+                let opened = OpenedSegment::decode(&completion.data);
+                BatchReply::Opened(name.as_str().to_owned(), client.at_shard_of(name)?, opened)
+            }
+        })
+    }
+}
+
+impl BatchReply {
+    fn got(self) -> Option<Value> {
+        if let Self::Got(value) = self { Some(value) } else { None }
+    }
+
+    fn stamp(self) -> Option<Stamp> {
+        if let Self::Stamp(stamp) = self { Some(stamp) } else { None }
+    }
+
+    fn atomic(self) -> Option<AtomicResult> {
+        if let Self::Atomic(result) = self { Some(result) } else { None }
+    }
+
+    fn done(self) -> Option<()> {
+        matches!(self, Self::Done).then_some(())
+    }
+}
+
+impl Replies {
+    /// Returns the result of one call. A ticket of another batch is a [`BadArgument`](crate::ErrorKind::BadArgument).
+    pub fn take<T>(&mut self, ticket: Ticket<T>) -> Result<T, Error> {
+        if ticket.batch != self.batch {
+            let refused = BadArgument::new("ticket", "of another batch", "of this batch", Failure::Malformed);
+            return Err(Error::bad_argument("take", "a reply", refused));
+        }
+        let reply = self.replies[ticket.index].take().expect("each ticket is taken once");
+        Ok((ticket.take)(reply?).expect("the reply is that of the ticket's call"))
+    }
+
+    /// Returns the first error of the calls whose results were not taken.
+    pub fn ok(self) -> Result<(), Error> {
+        self.replies.into_iter().flatten().try_for_each(|reply| reply.map(drop))
+    }
+}
