@@ -47,7 +47,7 @@ fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
             assert_eq!(listed, names.iter().cloned().collect());
             let mut batch = ddss::Batch::new();
             for name in &names {
-                batch.release(&own.segment(name).open().unwrap()).unwrap();
+                batch.release(own.segment(name).open().unwrap()).unwrap();
             }
             own.run(batch).unwrap().ok().unwrap();
             assert_eq!(other.list("many/").unwrap().count(), 0, "nothing is left behind");

@@ -74,7 +74,7 @@ fn batch_covers_every_operation_on_bytes() {
     let mut batch = Batch::new();
     let fresh = batch.put_with(&one, &[(40, b"y")], if_version(version)).unwrap();
     let stale = batch.put_with(&other, &[(0, b"stale")], if_version(Version(0))).unwrap();
-    let (part, whole) = (batch.get(&rows.row(3), 8..19).unwrap(), batch.get(rows.row(3), ..).unwrap());
+    let (part, whole) = (batch.get(rows.row(3), 8..19).unwrap(), batch.get(rows.row(3), ..).unwrap());
     let mut replies = client.run(batch).unwrap();
     assert_eq!(replies.take(fresh).unwrap().version.0, version.0 + 1);
     assert_eq!(replies.take(stale).unwrap_err().kind(), ErrorKind::VersionMismatch);

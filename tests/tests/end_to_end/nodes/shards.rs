@@ -156,7 +156,7 @@ fn two_nodes_connect_shard_by_shard() {
     }
     let mut batch = ddss::Batch::new();
     let of = |segment: &Segment| other.segment(segment.name()).open().unwrap();
-    let tickets: Vec<_> = segments.iter().map(|segment| batch.get(&of(segment), 0..1).unwrap()).collect();
+    let tickets: Vec<_> = segments.iter().map(|segment| batch.get(of(segment), 0..1).unwrap()).collect();
     let mut replies = other.run(batch).unwrap();
     assert!(tickets.into_iter().all(|ticket| replies.take(ticket).unwrap().value == b"x"));
     segments.into_iter().for_each(|segment| segment.release().unwrap());
