@@ -156,6 +156,40 @@ fn a_reader_asks_only_for_what_has_a_buffer() {
     assert!(matches!(out[..], [ReaderAction::Ask { request: ChunkRequest { chunk: 4, slot: 0, .. }, .. }]));
 }
 
+// If this failed, one damaged chunk would stop a program that reads in order, although the other mirror has the chunk.
+#[test]
+fn a_damaged_chunk_keeps_its_buffer_while_later_ones_wait_for_it() {
+    for damaged in 0..24 {
+        let config = ReaderConfig { window: 4, ..config(24, ReadOrder::Rising) };
+        let (mut reader, mut out) = (PartReader::new(config).unwrap(), Vec::new());
+        Mirror::BOTH.into_iter().for_each(|mirror| reader.handle(ReaderEvent::Connected(mirror), &mut out));
+        assert_eq!(reader.slots(), 8);
+        let (mut ready, mut next) = (std::collections::BTreeMap::new(), 0);
+        // The mirror that was asked first has it damaged; the other one answers all others of its window before it.
+        let mut bad = None;
+        while !out.is_empty() {
+            let position = out.iter().position(|action| {
+                matches!(action, ReaderAction::Ask { at, request } if request.chunk != damaged || bad.is_none_or(|bad| bad == *at))
+            });
+            match out.remove(position.unwrap_or(0)) {
+                ReaderAction::Ask { at, request: ChunkRequest { reader: id, part, chunk, slot, .. } } => {
+                    let is_intact = chunk != damaged || *bad.get_or_insert(at) != at;
+                    let reply = ChunkReply { reader: id, part, generation: Some(7), chunk, slot, checksum: 0 };
+                    reader.handle(ReaderEvent::Reply { from: at, reply, is_intact }, &mut out);
+                }
+                ReaderAction::Deliver { chunk, slot } => drop(ready.insert(chunk, slot)),
+                ReaderAction::Ended => {}
+                failed @ ReaderAction::Failed { .. } => panic!("{failed:?}"),
+            }
+            while let Some(slot) = ready.remove(&next) {
+                next += 1;
+                reader.release(slot, &mut out);
+            }
+        }
+        assert_eq!(next, 24, "chunk {damaged} is damaged at one mirror");
+    }
+}
+
 fn request(reader: u32, chunk: u32, done: u32) -> ChunkRequest {
     let progress = Progress { done, total: 100 };
     ChunkRequest { reader: ReaderId(reader), part: PartId(reader), generation: 7, chunk, slot: 0, progress }

@@ -35,10 +35,22 @@ impl Chunks {
         Self { order, front: 0, back: total, stride: (total, total), returned }
     }
 
+    /// Returns the number of buffers that are kept for returned chunks: in rising order, the program releases no later chunk
+    /// before it has those.
+    pub(super) fn kept_buffers(&self) -> usize {
+        if self.order == ReadOrder::Rising { self.returned.len() } else { 0 }
+    }
+
+    /// Takes a returned chunk that both mirrors can deliver.
+    pub(super) fn take_returned(&mut self) -> Option<u32> {
+        let position = self.returned.iter().position(|(_, only)| only.is_none())?;
+        Some(self.returned.remove(position).0)
+    }
+
     /// Takes the next chunk for a mirror, of those that both can deliver.
     pub(super) fn take(&mut self, mirror: Mirror) -> Option<u32> {
-        if let Some(position) = self.returned.iter().position(|(_, only)| only.is_none()) {
-            return Some(self.returned.remove(position).0);
+        if let Some(chunk) = self.take_returned() {
+            return Some(chunk);
         }
         if mirror == Mirror::First || self.order == ReadOrder::Rising {
             return self.take_front();

@@ -267,11 +267,13 @@ impl PartReader {
                 let asked =
                     self.slots.iter().filter(|slot| matches!(slot, Slot::Asked(at, ..) if *at == mirror)).count();
                 let can_ask = self.mirrors[mirror.index()] == MirrorState::Connected && asked < usize::from(window);
-                let free = self.slots.iter().position(|slot| *slot == Slot::Free).filter(|_| can_ask);
-                let Some(slot) = free else { continue };
+                let free = self.slots.iter().filter(|slot| **slot == Slot::Free).count();
+                let slot = self.slots.iter().position(|slot| *slot == Slot::Free).filter(|_| can_ask);
+                let Some(slot) = slot else { continue };
+                let has_room = free > self.chunks.kept_buffers();
                 let (chunk, is_last) = match self.chunks.take_only_at(mirror) {
                     Some(chunk) => (chunk, true),
-                    None => match self.chunks.take(mirror) {
+                    None => match if has_room { self.chunks.take(mirror) } else { self.chunks.take_returned() } {
                         Some(chunk) => (chunk, self.mirrors[mirror.other().index()] == MirrorState::Dead),
                         None => continue,
                     },

@@ -87,13 +87,14 @@ fn serve(test: &str, daemon: &Daemon, name: &str) -> Server {
 }
 
 impl Server {
-    /// Changes a byte of each chunk from one on, in all parts.
-    fn damage(&self, first_chunk: usize) {
+    /// Changes a byte of each of these chunks, in all parts.
+    fn damage(&self, chunks: std::ops::Range<usize>) {
         for entry in fs::read_dir(&self.directory).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|end| end == "part") {
                 let mut bytes = fs::read(&path).unwrap();
-                (first_chunk * CHUNK..bytes.len()).step_by(CHUNK).for_each(|at| bytes[at] ^= 1);
+                let end = bytes.len().min(chunks.end * CHUNK);
+                (chunks.start * CHUNK..end).step_by(CHUNK).for_each(|at| bytes[at] ^= 1);
                 fs::write(&path, bytes).unwrap();
             }
         }
@@ -162,9 +163,15 @@ fn damaged_chunks_come_from_the_other_mirror_and_lost_ones_are_named() {
     assert_same(&read_all(&mut files, "pages"), &content);
     assert_same(&read_all(&mut files, "empty"), b"");
     assert_eq!(files.verify("pages").unwrap(), []);
-    servers[0].damage(3);
+    // One damaged chunk keeps none back that follow it, whichever mirror is asked first.
+    for (chunk, server) in (0..4).flat_map(|chunk| servers.iter().map(move |server| (chunk, server))) {
+        server.damage(chunk..chunk + 1);
+        assert_same(&read_all(&mut files, "pages"), &content);
+        server.damage(chunk..chunk + 1);
+    }
+    servers[0].damage(3..21);
     assert_same(&read_all(&mut files, "pages"), &content);
-    servers[1].damage(17);
+    servers[1].damage(17..21);
     let damages: Vec<_> = files.verify("pages").unwrap().iter().map(|damage| (damage.part, damage.chunk)).collect();
     assert!(damages == [(0, Some(3)), (0, Some(17))] || damages == [(0, Some(17)), (0, Some(3))], "{damages:?}");
     let listed: Vec<_> = Files::list(&connect(nodes[1].folder())).unwrap();
