@@ -1,7 +1,7 @@
 //! Actions: the effects that the engine asks for. The daemon executes them in order.
 
 use crate::ids::{BufferId, ClaimId, ServedGetId, StepId};
-use crate::role::Proposal;
+use crate::role::{Proposal, RoleAssignment};
 use ddss_core::{
     ArenaRange, BucketGarbage, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, MapLayout, Message,
     Name, NodeId, Payload, Record, RecordPlace, RemoteWindow, RowList, SegmentId, TableLayout, Timestamp, Version,
@@ -299,8 +299,8 @@ pub enum Action {
         /// Proposal to submit.
         decision: Proposal,
     },
-    /// Reports that this node has no copy of a segment whose home has lost it: the roles of that epoch expect one here.
-    ReportLost(SegmentId, u32),
+    /// Reports that this node has no copy of a segment whose home has lost it, although these roles expect one here.
+    ReportLost(RoleAssignment),
     /// Saves the current version into the history: copies all bytes and writes `header` in front of them.
     SaveVersion {
         /// Pool offset of the segment's header.

@@ -11,6 +11,11 @@ impl Engine {
         self.segments.set_file_bytes(bytes);
     }
 
+    /// Sets how much of the pool new segments may fill; the default is all of it. Existing ones stay.
+    pub fn set_pool_limit(&mut self, bytes: u64) {
+        self.segments.set_pool_limit(bytes);
+    }
+
     /// Returns the bytes that are free for segments in files.
     pub fn file_bytes_free(&self) -> u64 {
         self.segments.free_bytes(Storage::File)

@@ -3,17 +3,19 @@
 use crate::config::config::Config;
 use crate::control::{
     Addresses, Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, end_founding,
-    forget_names_compared, has_left, join, may_found, shard_address,
+    forget_names_compared, has_left, join, may_found, replace_file_atomically, shard_address,
 };
 use crate::shard::event_loop::EventLoop;
 use crate::start_error::StartError;
 use crate::storage::state_dir;
 use ddss_admin::ClusterKey;
 use ddss_admin::HostPort;
+use ddss_admin::storage::{Entry, Registry, shard_folder};
 use ddss_core::NodeId;
 use ddss_verbs::Fabric;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest wait for the cluster to admit the node.
@@ -80,6 +82,8 @@ impl Bootstrap {
         if found != Some(identity) {
             identity.write(&config.state_folder).map_err(state)?;
         }
+        let memory = config.memory_folder.to_string_lossy() + "\n";
+        replace_file_atomically(&config.state_folder, MEMORY_MARK_NAME, memory.as_bytes()).map_err(state)?;
         // After the identity: a crash in between leaves a member.
         end_founding(&config.state_folder).map_err(state)?;
         if has_left {
@@ -104,6 +108,27 @@ pub(crate) fn check_founding(config: &Config) -> Result<(), StartError> {
     let found = Identity::read(folder).map_err(|source| StartError::State { path: folder.clone(), source })?;
     if found.is_none() && config.peers.is_empty() {
         return Err(StartError::NoCluster { state_folder: folder.clone() });
+    }
+    Ok(())
+}
+
+/// File in the state folder with the memory folder of the last start.
+const MEMORY_MARK_NAME: &str = "memory-folder";
+
+/// Refuses a start beside the segments of the last one: a member that comes back without them gives them up.
+pub(crate) fn check_memory(config: &Config) -> Result<(), StartError> {
+    if config.key.is_none() || config.discard {
+        return Ok(());
+    }
+    let Ok(last) = std::fs::read_to_string(config.state_folder.join(MEMORY_MARK_NAME)) else { return Ok(()) };
+    let last = PathBuf::from(last.trim_end_matches('\n'));
+    let has_segments = |folder: &Path| {
+        let registry = Registry::open_existing(&folder.join(Registry::FILE_NAME));
+        registry.is_ok_and(|registry| registry.entries().any(|entry| !matches!(entry, Entry::Free(_))))
+    };
+    let folders = (0..config.progress_threads).map(|shard| shard_folder(&last, shard));
+    if last != config.memory_folder && folders.into_iter().any(|folder| has_segments(&folder)) {
+        return Err(StartError::OtherMemory { last, named: config.memory_folder.clone() });
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A running node: starts the parts in dependency order and stops them in reverse order.
 
-use crate::bootstrap::{Bootstrap, check_founding, recall_addresses};
+use crate::bootstrap::{Bootstrap, check_founding, check_memory, recall_addresses};
 use crate::config::config::Config;
 use crate::config::quota_table::QuotaTable;
 use crate::control::{
@@ -81,10 +81,10 @@ impl Node {
         recall_addresses(&mut config)?;
         let locks = Self::lock_folders(&config)?;
         if let Some(limit) = MemoryLimit::of_this_process()
-            && let Some(pool_bytes) = config.fit_into(&limit)
+            && let Some(segments) = config.fit_into(&limit)
         {
-            let (limit, path) = (limit.bytes, limit.path.display());
-            tracing::warn!(limit, %path, pool_bytes, segments = config.pool_bytes, "the memory limit is too low for the pool");
+            let (limit, path, pool_bytes) = (limit.bytes, limit.path.display(), config.pool_bytes);
+            tracing::warn!(limit, %path, pool_bytes, segments, "the memory limit is too low for the pool");
         }
         check_shards(&config)?;
         discard_other_shards(&config);
@@ -139,6 +139,7 @@ impl Node {
         locks.extend(StateDirLock::lock_all(&folders)?);
         // Before anything is discarded.
         check_founding(config)?;
+        check_memory(config)?;
         let begins_anew = config.key.is_some() && has_left(&config.state_folder);
         if begins_anew {
             tracing::warn!("discarding the segments of a node that left its cluster");

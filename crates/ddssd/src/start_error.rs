@@ -129,8 +129,16 @@ pub enum StartError {
         /// Folder that records the departure.
         state_folder: PathBuf,
     },
+    /// The segments of the last start are in another folder.
+    #[error("the segments of this node are in {}, and it would start without them in {}: name that --memory-dir again, or drop them with --discard", last.display(), named.display())]
+    OtherMemory {
+        /// Memory folder of the last start.
+        last: PathBuf,
+        /// Memory folder that the configuration names.
+        named: PathBuf,
+    },
     /// There is a key and no state, and nothing says whether to join a cluster or to begin one.
-    #[error("this node has a cluster key and no cluster: --join HOST:PORT takes it into the one that it belonged to, under a new number; to begin a new one, remove {}/cluster.key and run `ddss cluster init`, or list the founders with --peer", state_folder.display())]
+    #[error("this node has a cluster key and no cluster: --join HOST:PORT takes it into the one that it belonged to, under a new number; an empty file {}/found, as `ddss cluster init` makes it, begins a new one with this key; so does --peer, the list of founders", state_folder.display())]
     NoCluster {
         /// Folder that holds the key and no state.
         state_folder: PathBuf,
@@ -170,7 +178,7 @@ impl StartError {
             Self::Memory(PoolError::OtherShardCount { .. }) => ExitReason::Settings,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => ExitReason::Settings,
             Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => ExitReason::Settings,
-            Self::NoCluster { .. } => ExitReason::Settings,
+            Self::NoCluster { .. } | Self::OtherMemory { .. } => ExitReason::Settings,
             Self::Folder(StateDirError::InUse { .. }) => ExitReason::InUse,
             Self::Memory(PoolError::Folder(StateDirError::InUse { .. })) => ExitReason::InUse,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => ExitReason::Storage,

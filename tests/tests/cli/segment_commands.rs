@@ -225,6 +225,15 @@ fn exported_segment_is_imported_with_its_kind_and_properties() {
     (0..100).for_each(|key| assert_eq!(map.get(&format!("key-{key}")).unwrap().unwrap().value, [key, key * key]));
     assert_eq!(map.len().unwrap(), 100);
 
+    // A cluster of one node that is lost for good leaves its exports.
+    let description = std::fs::read_to_string(path("rows.segment.json")).unwrap();
+    std::fs::copy(path("rows"), path("two")).unwrap();
+    let of_two = description.replace(r#""copies": 1"#, r#""copies": 2"#);
+    assert_ne!(of_two, description);
+    std::fs::write(path("two.segment.json"), of_two).unwrap();
+    let (code, _, note) = run(&new, &["import", "two", &path("two")]);
+    assert!(code == 0 && note.contains("one copy"), "{code} {note}");
+    assert_eq!(json_of(&new, &["stat", "two"])["row_bytes"], 64);
     // Rows in the place of others would be garbage.
     out(&new, &["allocate", "other", "640", "--row", "128"]);
     std::fs::write(path("short"), "short").unwrap();

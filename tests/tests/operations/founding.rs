@@ -138,3 +138,23 @@ fn loopback_address_is_refused_beside_others() {
     // With its own address, from its state or from a flag, it is a member again.
     second.restart().unwrap();
 }
+
+// If this failed, a mistyped memory directory at both nodes would cost a segment that both still have.
+#[test]
+fn member_is_not_started_beside_its_segments() {
+    let node = TempNode::new().unwrap();
+    write_key(node.path(), TEST_KEY).unwrap();
+    allow_founding(node.path()).unwrap();
+    let other = node.join("other");
+    let elsewhere = ["--memory-dir", other.to_str().unwrap()];
+    let (mut daemon, _) = serve(node.path(), &[]);
+    assert_eq!(run_ddss(node.path(), &["allocate", "kept", "64"], "").unwrap().code, 0);
+    daemon.end().unwrap();
+    let why = refusal(node.path(), &elsewhere);
+    assert!(why.contains(node.join("memory").to_str().unwrap()) && why.contains("--discard"), "{why}");
+    let (mut daemon, _) = serve(node.path(), &[]);
+    assert_eq!(run_ddss(node.path(), &["release", "kept"], "").unwrap().code, 0);
+    daemon.end().unwrap();
+    // There is nothing to lose.
+    serve(node.path(), &elsewhere).0.end().unwrap();
+}

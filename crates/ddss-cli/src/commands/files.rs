@@ -206,8 +206,16 @@ pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandErr
     let client = connect(&options.named.place)?;
     let segment = match client.segment(&options.named.name).open() {
         Err(error) if error.kind() == ddss::ErrorKind::NotFound => {
+            let copies = described.map_or(1, |described| described.copies);
             let spec = described.map_or(Spec::new(bytes), |described| described.spec());
-            client.segment(&options.named.name).allocate(spec)?
+            match client.segment(&options.named.name).allocate(spec) {
+                // A node alone, after the loss of its cluster: one copy is better than none.
+                Err(error) if error.kind() == ddss::ErrorKind::Unsupported && copies > 1 => {
+                    print_note("this node belongs to no cluster: the segment has one copy here, and had two");
+                    client.segment(&options.named.name).allocate(spec.copies(1))?
+                }
+                made => made?,
+            }
         }
         found => {
             let found = found?;

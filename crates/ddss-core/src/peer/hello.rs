@@ -23,7 +23,7 @@ pub struct PeerHello {
 
 impl PeerHello {
     /// Version of the protocol between nodes, handshake included.
-    pub const PROTOCOL: u8 = 15;
+    pub const PROTOCOL: u8 = 16;
     /// Bytes of an encoded hello.
     pub const BYTES: usize = 6;
     /// Bits of a node id; the bits above are the number of shards.

@@ -70,8 +70,8 @@ named! {
         Sampled, "sampled", "requests whose steps were timed";
         Untracked, "untracked", "requests in progress that exceeded the tracking table: their end is not counted";
         SegmentRowsLost, "segment_rows_lost", "rows of the segment table that were replaced by a busier segment";
-        SegmentsLost, "segments_lost", "replicated segments whose home and replica came back without them";
         QuotaRefusals, "quota_refusals", "segments and clients refused because of a user's quota";
+        SegmentsLost, "segments_lost", "replicated segments whose home and replica came back without them";
     }
 }
 

@@ -140,6 +140,11 @@ impl Replicas {
         true
     }
 
+    /// Returns the segments whose homes have lost them.
+    pub(crate) fn vacant(&self) -> Vec<SegmentId> {
+        self.assignments.values().filter(|known| known.vacant).map(|known| known.segment).collect()
+    }
+
     /// Removes the decisions about a segment that was released.
     pub(crate) fn unassign(&mut self, segment: SegmentId) {
         self.assignments.remove(&segment);

@@ -145,6 +145,11 @@ impl Segments {
         self.areas.set_file_bytes(bytes);
     }
 
+    /// Sets how much of the pool new segments may fill.
+    pub(crate) fn set_pool_limit(&mut self, bytes: u64) {
+        self.areas.set_memory_limit(bytes);
+    }
+
     /// Returns true if segments may be in files here.
     pub(crate) fn allows_files(&self) -> bool {
         self.areas.allows_files()

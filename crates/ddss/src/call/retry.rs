@@ -15,6 +15,8 @@ pub(crate) struct Retry {
 impl Retry {
     /// Time of the last attempt, before the deadline.
     const LAST_ATTEMPT: Duration = Duration::from_millis(2);
+    /// The same for a lookup without a majority: an answer that comes late would hide the reason.
+    const LAST_LOOKUP: Duration = Duration::from_millis(100);
     /// The same for a call with side effects: one that reaches its deadline ends with an unknown outcome.
     const LAST_ATTEMPT_WITH_EFFECT: Duration = Duration::from_millis(20);
 
@@ -28,7 +30,11 @@ impl Retry {
         if !self.is_enabled || !is_away(plan, outcome) || !plan.is_repeatable() {
             return None;
         }
-        let last = if plan.is_harmless { Self::LAST_ATTEMPT } else { Self::LAST_ATTEMPT_WITH_EFFECT };
+        let last = match outcome {
+            Outcome::Failed(Failure::NoMajority) => Self::LAST_LOOKUP,
+            _ if plan.is_harmless => Self::LAST_ATTEMPT,
+            _ => Self::LAST_ATTEMPT_WITH_EFFECT,
+        };
         let left = deadline.checked_duration_since(Instant::now())?.checked_sub(last)?;
         self.backoff.note(true);
         self.backoff.pause().map(|pause| pause.min(left))
@@ -68,7 +74,7 @@ mod tests {
         }
         // A lookup of a name ends with its deadline, and not with that of the leader.
         let no_majority = Outcome::Failed(Failure::NoMajority);
-        assert!(pause(&null, no_majority, 1000).is_some());
+        assert!(pause(&null, no_majority, 1000).is_some() && pause(&null, no_majority, 90).is_none());
         // A lock ends with its home.
         assert_eq!(pause(&unlock, away, 1000), None);
         assert_eq!(pause(&null, away, 1), None);

@@ -10,7 +10,6 @@ use ddss_core::limits::{PAGE_BYTES, PLANES_MAX, SEGMENTS_PER_NODE_DEFAULT, WAITS
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -58,6 +57,8 @@ pub struct Config {
     pub pace: IdleConfig,
     /// Size of the memory pool for segments.
     pub pool_bytes: u64,
+    /// Bytes of the pool that new segments may fill, if a memory limit leaves less than all of it.
+    pub pool_limit: Option<u64>,
     /// Maximum number of segments of each progress thread.
     pub segments: usize,
     /// Size limit of segments in files.
@@ -106,6 +107,7 @@ impl Config {
             core: CoreChoice::Auto,
             pace: IdleConfig::for_cores(allowed_cores().map_or(1, |cores| cores.len())),
             pool_bytes: Settings::POOL_BYTES,
+            pool_limit: None,
             segments: SEGMENTS_PER_NODE_DEFAULT,
             file_bytes: Settings::FILE_BYTES,
             unclean_files: UncleanFiles::Refuse,
@@ -189,16 +191,10 @@ impl Config {
         Ok(())
     }
 
-    /// Lowers the pool to what a memory limit leaves, but not below the memory that segments have already. Returns the
-    /// size that does not fit.
+    /// Bounds new segments by what a memory limit leaves; existing ones stay. Returns the bound if it is below the pool.
     pub(crate) fn fit_into(&mut self, limit: &MemoryLimit) -> Option<u64> {
-        let least = u64::from(self.progress_threads) * PAGE_BYTES as u64;
-        let folders = (0..self.progress_threads).map(|shard| shard_folder(&self.memory_folder, shard));
-        let used: u64 = folders.map(|folder| bytes_in(&folder)).sum();
-        let most = limit.pool_bytes().max(used).max(least);
-        let wanted = self.pool_bytes;
-        self.pool_bytes = wanted.min(most);
-        (wanted > most).then_some(wanted)
+        self.pool_limit = Some(limit.pool_bytes()).filter(|&most| most < self.pool_bytes);
+        self.pool_limit
     }
 
     /// Returns the configuration of one shard: its own memory folder and address, and its part of the bytes.
@@ -207,6 +203,7 @@ impl Config {
         config.memory_folder = shard_folder(&self.memory_folder, shard.index());
         config.listen = shard_address(self.listen, shard.index());
         config.pool_bytes = self.pool_bytes / u64::from(shard.count());
+        config.pool_limit = self.pool_limit.map(|bytes| bytes / u64::from(shard.count()));
         config.file_bytes = self.file_bytes / u64::from(shard.count());
         config
     }
@@ -215,13 +212,6 @@ impl Config {
     pub fn socket(&self) -> PathBuf {
         self.folder.join(ddss_ipc::SOCKET_NAME)
     }
-}
-
-/// Returns the memory that the areas of segments in a folder have.
-fn bytes_in(folder: &Path) -> u64 {
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let areas = files.filter(|file| file.file_name().to_string_lossy().starts_with("area-"));
-    areas.filter_map(|area| area.metadata().ok()).map(|area| area.blocks() * 512).sum()
 }
 
 #[cfg(test)]

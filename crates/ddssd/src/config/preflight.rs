@@ -1,7 +1,7 @@
 //! Checks of a configuration against the system, without starting a daemon and without any lasting change.
 
 use super::config::Config;
-use crate::bootstrap::{check_founding, recall_addresses};
+use crate::bootstrap::{check_founding, check_memory, recall_addresses};
 use crate::control::{Identity, control_address, has_left, shard_address};
 use crate::node::Node;
 use crate::peers::fabric;
@@ -31,6 +31,7 @@ impl Node {
         let node = check_state(config)?;
         check_folders(config)?;
         check_founding(config)?;
+        check_memory(config)?;
         if !config.discard {
             check_segments(config, node)?;
         }
@@ -41,9 +42,8 @@ impl Node {
         config.metrics.map_or(Ok(()), can_listen)?;
         let limit = MemoryLimit::of_this_process();
         Ok(limit.and_then(|limit| {
-            let mut fitting = config.clone();
-            let wanted = fitting.fit_into(&limit)?;
-            let (bytes, path, segments) = (limit.bytes, limit.path.display(), fitting.pool_bytes);
+            let segments = config.clone().fit_into(&limit)?;
+            let (bytes, path, wanted) = (limit.bytes, limit.path.display(), config.pool_bytes);
             Some(format!(
                 "the memory limit is {bytes} bytes ({path}): segments may have {segments} of --pool-bytes {wanted}"
             ))

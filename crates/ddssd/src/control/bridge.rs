@@ -27,7 +27,7 @@ pub(crate) enum ControlRequest {
     /// Proposes a change of a replicated segment; the engine repeats it until it is decided.
     Decide(Proposal),
     /// A replicated segment is lost: it is expected here, and is not there.
-    Lost { segment: SegmentId, epoch: u32 },
+    Lost(RoleAssignment),
 }
 
 /// An event for the progress thread.
@@ -56,6 +56,8 @@ pub(crate) enum ControlEvent {
     Claimed { claim: ClaimId, result: Result<(), Failure> },
     /// Result of a disclaim: the name is free, or will be as soon as the cluster is reachable.
     Disclaimed { claim: ClaimId, result: Result<(), Failure> },
+    /// The cluster has given a segment up of which no copy is left.
+    GivenUp(SegmentId),
     /// True if a majority of the voters is reachable.
     Majority(bool),
     /// Result of a confirmation: the home of the name.
@@ -121,6 +123,7 @@ impl EventSenders {
         match event {
             ControlEvent::Name { ref name, .. } => self.send_to(Shard::index_of(name, self.count()), event),
             ControlEvent::RoleAssigned(ref role) => self.send_to(role.segment.shard(), event),
+            ControlEvent::GivenUp(segment) => self.send_to(segment.shard(), event),
             ControlEvent::RoleReleased(segment) => self.send_to(segment.shard(), event),
             ControlEvent::Names(names) => self.each().for_each(|(shard, sender)| {
                 let of_shard = names.iter().filter(|(name, _)| shard.has(name)).copied();

@@ -99,6 +99,12 @@ fn show_no_leader(pages: &[StatusPage]) {
     pages.iter().for_each(|page| page.set_gauge(Gauge::Leader, 0));
 }
 
+fn log_lost(command: &Command) {
+    if let Command::GiveUp { name, .. } = command {
+        tracing::error!(name, "a replicated segment is lost: none of its nodes has a copy, and its name is free");
+    }
+}
+
 /// A node that could vote.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -259,20 +265,21 @@ impl Context {
             return;
         }
         let stale = self.state_machine.read(|directory| names.owned.reconcile(directory, node, RECONCILE_NAMES_MAX));
-        let lost = self.state_machine.read(|directory| names.owned.give_up(directory, node, RECONCILE_NAMES_MAX));
+        let is_leader = self.is_leader();
+        let lost = self.state_machine.read(|directory| {
+            let mut lost = names.owned.given_up(directory, RECONCILE_NAMES_MAX);
+            lost.extend(if is_leader { directory.orphans(RECONCILE_NAMES_MAX) } else { Vec::new() });
+            lost
+        });
         names.record(began, changes, stale.is_empty() && lost.is_empty());
-        for command in lost {
-            let Command::Disclaim { name, .. } = &command else { continue };
-            let name = name.clone();
-            match self.ask_leader(&Call::Propose(command), CALL_MAX).await {
-                Ok(Reply::Applied(_)) => {
-                    tracing::error!(
-                        name,
-                        "a replicated segment is lost: its home and its replica came back without it"
-                    );
+        for (segment, command) in lost {
+            match self.ask_leader(&Call::Propose(command.clone()), CALL_MAX).await {
+                Ok(Reply::Applied(CommandResult::Done)) => {
+                    log_lost(&command);
+                    names.count_lost(segment);
                 }
-                Ok(reply) => tracing::debug!(name, ?reply, "the cluster did not give up a lost segment"),
-                Err(error) => tracing::debug!(name, %error, "the cluster cannot give up a lost segment now"),
+                Ok(Reply::Applied(_)) => {}
+                Ok(_) | Err(_) => return,
             }
         }
         for command in stale {

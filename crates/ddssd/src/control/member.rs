@@ -25,9 +25,16 @@ impl fmt::Display for Member {
 
 /// Says why an address cannot be that of a member: other machines do not reach a loopback address.
 pub(in crate::control) fn address_refusal(ours: Member, others: &[(u16, Member)]) -> Option<String> {
-    let (node, other) = others.iter().find(|(_, other)| !other.address.ip().is_loopback())?;
-    ours.address.ip().is_loopback().then(|| {
-        format!("{ours} is an address of this machine only, and node {node} is at {other}: give --listen IP:PORT of this machine")
+    let is_local = |member: &Member| member.address.ip().is_loopback();
+    let (node, other) = others.iter().find(|(_, other)| is_local(other) != is_local(&ours))?;
+    Some(if is_local(&ours) {
+        format!(
+            "{ours} is an address of this machine only, and node {node} is at {other}: give --listen IP:PORT of this machine"
+        )
+    } else {
+        format!(
+            "node {node} is at {other}, an address of its machine only: start it with --listen IP:PORT of that machine first"
+        )
     })
 }
 

@@ -35,5 +35,6 @@ pub(crate) use membership::identity::{
     forget_names_compared, has_left, may_found,
 };
 pub(crate) use membership::incarnation::Incarnation;
+pub(crate) use membership::state_file::replace_file_atomically;
 pub(crate) use rpc::addresses::{control_address, shard_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

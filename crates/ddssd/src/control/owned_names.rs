@@ -1,11 +1,12 @@
 //! The names that this node owns in the directory.
 
+use super::bridge::{ControlEvent, EventSenders};
 use super::membership::identity::{are_names_compared, mark_names_compared};
-use super::raft::directory::{Directory, NameOwner, ReplicaRecord};
+use super::raft::directory::{Directory, NameOwner};
 use super::raft::types::Command;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use ddss_core::{Name, SegmentId};
-use ddss_engine::NameState;
+use ddss_engine::{NameState, RoleAssignment};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +25,8 @@ pub(super) struct Names {
     /// Number of them at which those that the directory does not hold are forgotten: twice as many as it held last, and
     /// [`RELEASED_MIN`] at least. It holds [`SEGMENTS_PER_NODE_MAX`] names of a node.
     released_max: usize,
-    /// Segments that this node should take over and does not have, with the epoch of their roles.
-    lost: HashMap<u64, u32>,
+    /// Segments that this node should take over and does not have, with epoch and turn of their roles.
+    lost: HashMap<u64, (u32, u64)>,
     /// Incremented with each change that the directory may not know.
     changes: u64,
 }
@@ -121,31 +122,28 @@ impl OwnedNames {
     }
 
     /// Adds a segment that this node should take over and does not have.
-    pub(super) fn add_lost(&self, segment: SegmentId, epoch: u32) {
+    pub(super) fn add_lost(&self, roles: &RoleAssignment) {
         let mut names = self.names();
         names.changes += 1;
-        names.lost.insert(segment.to_bits(), epoch);
+        names.lost.insert(roles.segment.to_bits(), (roles.epoch, roles.turn));
     }
 
-    /// Returns the names to give up: their homes came back without the segments, and this node has no copy.
-    pub(super) fn give_up(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
-        let mut names = self.names();
-        if names.lost.is_empty() {
+    /// Returns the segments to give up, at most `max`: their homes came back without them, and this node has no copy.
+    pub(super) fn given_up(&self, directory: &Directory, max: usize) -> Vec<(SegmentId, Command)> {
+        let lost = &mut self.names().lost;
+        if lost.is_empty() {
             return Vec::new();
         }
-        let is_lost = |roles: &ReplicaRecord| {
-            roles.vacant
-                && roles.paired
-                && roles.replica == node
-                && names.lost.get(&roles.segment) == Some(&roles.epoch)
-        };
-        let held = directory.names().filter(|(_, holder)| holder.roles.as_ref().is_some_and(is_lost));
-        let given_up = held.map(|(name, holder)| Command::Disclaim { name: name.to_owned(), claim: holder.claim });
-        let given_up: Vec<_> = given_up.take(max).collect();
-        if given_up.is_empty() {
-            names.lost.clear();
+        let mut held = HashMap::new();
+        for (name, NameOwner { roles, .. }) in directory.names() {
+            let Some(roles) = roles.filter(|roles| lost.get(&roles.segment) == Some(&(roles.epoch, roles.turn))) else {
+                continue;
+            };
+            let command = Command::GiveUp { name: name.to_owned(), epoch: roles.epoch, turn: roles.turn };
+            held.insert(roles.segment, command);
         }
-        given_up
+        lost.retain(|segment, _| held.contains_key(segment));
+        held.into_iter().take(max).map(|(segment, command)| (SegmentId::from_bits(segment), command)).collect()
     }
 
     /// Returns the commands that make the directory and this node agree, at most `max`.
@@ -227,15 +225,21 @@ impl ComparisonSchedule {
 pub(super) struct NameComparison {
     pub(super) owned: OwnedNames,
     pub(super) schedule: ComparisonSchedule,
+    events: EventSenders,
     state_folder: PathBuf,
     /// The state folder records that both have agreed once.
     is_marked: bool,
 }
 
 impl NameComparison {
-    pub(super) fn new(owned: OwnedNames, state_folder: PathBuf) -> Self {
+    pub(super) fn new(owned: OwnedNames, events: EventSenders, state_folder: PathBuf) -> Self {
         let is_marked = are_names_compared(&state_folder);
-        Self { owned, schedule: ComparisonSchedule::default(), state_folder, is_marked }
+        Self { owned, schedule: ComparisonSchedule::default(), events, state_folder, is_marked }
+    }
+
+    /// Tells the progress thread of a segment that was given up, which counts it.
+    pub(super) fn count_lost(&self, segment: SegmentId) {
+        self.events.send(ControlEvent::GivenUp(segment));
     }
 
     /// Records a comparison. The first one without a difference shows that the directory has all names of this node.

@@ -259,7 +259,7 @@ async fn start_control_plane(
     spawn_critical(supervisor, serve(context.clone(), listener));
     spawn_critical(supervisor, watch_majority(context.clone(), config.pages.clone(), events.clone()));
     spawn_critical(supervisor, detect_stalls(context.stall.clone(), config.pages.clone()));
-    let names = NameComparison::new(owned_names.clone(), config.state_folder);
+    let names = NameComparison::new(owned_names.clone(), events.clone(), config.state_folder);
     spawn_critical(supervisor, run_periodic_checks(context.clone(), config.run, names, config.pages));
     spawn_critical(supervisor, renew_leases(context.clone(), config.run, events));
     for (events, requests) in bridges {
@@ -321,7 +321,7 @@ async fn serve_requests(
                 ControlRequest::Decide(decision) => {
                     return context.propose_replication(&owned_names, run, &decision).await;
                 }
-                ControlRequest::Lost { segment, epoch } => return owned_names.add_lost(segment, epoch),
+                ControlRequest::Lost(roles) => return owned_names.add_lost(&roles),
                 ControlRequest::Claim { claim, name, within } => {
                     let result = context.claim(&owned_names, &name, unique_claim_id(run, claim), within).await;
                     ControlEvent::Claimed { claim, result }

@@ -119,6 +119,7 @@ impl EventLoop {
             reads_overlap: fabric.capabilities().reads_overlap,
         });
         engine.set_file_bytes(config.file_bytes);
+        config.pool_limit.into_iter().for_each(|bytes| engine.set_pool_limit(bytes));
         engine.set_segments_max(config.segments);
         engine.set_waits_per_client(config.waits_per_client);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;

@@ -19,7 +19,6 @@ use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use arrayvec::ArrayVec;
-use ddss_core::status::Counter;
 use ddss_core::{Audience, ChannelId, Completion, Failure, Storage};
 use ddss_engine::{Action, Engine};
 use ddss_verbs::RegionId;
@@ -95,8 +94,8 @@ impl ActionExecutor {
     }
 
     fn control_events(&mut self) -> ControlEvents<'_> {
-        let Self { engine, links, clock, members_changed, .. } = self;
-        ControlEvents { engine, links, clock, members_changed }
+        let Self { engine, links, clock, recorder, members_changed, .. } = self;
+        ControlEvents { engine, links, clock, recorder, members_changed }
     }
 
     /// Opens an area, registers it with the fabric, and grants its audience access.
@@ -183,11 +182,9 @@ impl ActionExecutor {
                 // Without a control plane the decision is lost; the engine repeats it.
                 let _ = self.send_control(ControlRequest::Decide(decision));
             }
-            Action::ReportLost(segment, epoch) => {
+            Action::ReportLost(assignment) => {
                 // Without a control plane there is no cluster that expects it.
-                if self.send_control(ControlRequest::Lost { segment, epoch }) {
-                    self.recorder.count(Counter::SegmentsLost);
-                }
+                let _ = self.send_control(ControlRequest::Lost(assignment));
             }
             Action::SaveVersion { at, to, header } => self.memory.store_version(at, to, &header),
             Action::Snapshot { at, parts, to } => self.copy_actions().snapshot(at, &parts, to),

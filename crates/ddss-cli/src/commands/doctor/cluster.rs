@@ -5,14 +5,22 @@ use super::memory_file_systems::is_in_memory;
 use crate::arguments::DaemonOptions;
 use crate::commands::cluster;
 use crate::connect::connect;
+use crate::error::CommandError;
 use ddss::ReplicationInfo;
 use ddss_admin::ClusterKey;
 
 /// Checks the other nodes, the copies of segments, and the state directory. A node without a cluster has none of them.
 pub(super) fn checks(options: &DaemonOptions) -> Vec<Finding> {
-    let Ok(seen) = cluster::fetch(options) else { return Vec::new() };
-    let mut findings = vec![nodes(&seen)];
-    findings.extend(copies(options));
+    let seen = match cluster::fetch(options) {
+        Ok(seen) => seen,
+        Err(CommandError::NoCluster { .. } | CommandError::Client(_)) => return Vec::new(),
+        Err(error) => {
+            let advice =
+                "run it as the daemon's user or as root; if it is, the daemon's log says why it does not answer";
+            return vec![finding("cluster", State::Bad, ddss_admin::format_error_chain(&error), advice)];
+        }
+    };
+    let mut findings = vec![nodes(&seen), copies(options)];
     findings.extend(state_directory(options));
     findings
 }
@@ -33,19 +41,25 @@ fn nodes(seen: &cluster::ClusterView) -> Finding {
 }
 
 /// Checks that each segment of two copies has both.
-fn copies(options: &DaemonOptions) -> Option<Finding> {
-    let client = connect(options).ok()?;
-    let listed = client.list("").ok()?.collect::<Result<Vec<_>, _>>().ok()?;
+fn copies(options: &DaemonOptions) -> Finding {
+    let listed = connect(options).and_then(|client| Ok(client.list("")?.collect::<Result<Vec<_>, _>>()?));
+    let listed = match listed {
+        Ok(listed) => listed,
+        Err(error) => {
+            let found = ddss_admin::format_error_chain(&error);
+            return finding("replicas", State::Bad, found, "the segments of all nodes cannot be listed: run it again");
+        }
+    };
     let with_copies = listed.iter().filter(|listing| listing.copies > 1).count();
-    let lacking = |state| matches!(state, ReplicationInfo::Degraded | ReplicationInfo::Unsure);
-    let names = listed.iter().filter(|listing| lacking(listing.replication)).map(|listing| listing.name.as_str());
+    let lacks = |state| !matches!(state, ReplicationInfo::None | ReplicationInfo::InSync);
+    let names = listed.iter().filter(|listing| lacks(listing.replication)).map(|listing| listing.name.as_str());
     let names: Vec<&str> = names.collect();
     let Some(first) = names.first() else {
-        return Some(finding("replicas", State::Good, format!("{with_copies} segments have a replica"), ""));
+        return finding("replicas", State::Good, format!("{with_copies} segments have a replica"), "");
     };
     let found = format!("{} of {with_copies} segments have one copy now, such as {first}", names.len());
     let advice = format!("the death of their home would lose them: ddss stat {first} says why");
-    Some(finding("replicas", State::Bad, found, &advice))
+    finding("replicas", State::Bad, found, &advice)
 }
 
 /// Checks that the cluster's decisions and this node's identity survive a reboot.

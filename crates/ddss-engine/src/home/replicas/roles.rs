@@ -25,11 +25,13 @@ impl Home<'_> {
         self.report_lost(id);
     }
 
-    /// Reports a segment that is expected to be taken over here, if there is no copy of it.
+    /// Reports a segment that is expected to be taken over here, if there is no copy of it. Earlier decisions may be out of
+    /// date.
     fn report_lost(&mut self, id: SegmentId) {
-        let Some(&RoleAssignment { replica, epoch, paired, vacant, .. }) = self.replicas.assignment(id) else { return };
-        if vacant && paired && replica == self.segments.node() && self.segments.get(id).is_err() {
-            self.output.push(Action::ReportLost(id, epoch));
+        let Some(&assignment) = self.replicas.assignment(id).filter(|_| self.replicas.is_caught_up()) else { return };
+        let is_expected = assignment.vacant && assignment.paired && assignment.replica == self.segments.node();
+        if is_expected && self.segments.get(id).is_err() {
+            self.output.push(Action::ReportLost(assignment));
         }
     }
 
@@ -47,9 +49,12 @@ impl Home<'_> {
     /// Extends this node's lease: until then no replica takes over a segment at home here. Earlier decisions were
     /// delivered before this call.
     pub(crate) fn lease(&mut self, now: Now, until_us: u64) {
+        let was_caught_up = self.replicas.is_caught_up();
         for id in self.replicas.extend_lease(until_us) {
             self.find_role(now, id);
-            self.report_lost(id);
+        }
+        if !was_caught_up {
+            self.replicas.vacant().into_iter().for_each(|id| self.report_lost(id));
         }
     }
 

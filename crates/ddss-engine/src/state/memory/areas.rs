@@ -17,12 +17,14 @@ struct Area {
 struct StoragePool {
     bytes_max: u64,
     free: u64,
+    /// Free bytes that are not given away.
+    reserved: u64,
 }
 
 impl StoragePool {
     fn new(bytes_max: u64) -> Self {
         let bytes_max = bytes_max / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        Self { bytes_max, free: bytes_max }
+        Self { bytes_max, free: bytes_max, reserved: 0 }
     }
 
     fn area(&self, audience: Audience, storage: Storage) -> Area {
@@ -58,6 +60,11 @@ impl Areas {
         self.files = StoragePool::new(bytes_max);
     }
 
+    /// Sets how much of the memory may be taken; what was in use in the previous run may be more.
+    pub(crate) fn set_memory_limit(&mut self, bytes: u64) {
+        self.memory.reserved = self.memory.bytes_max.saturating_sub(bytes);
+    }
+
     fn pool(&mut self, storage: Storage) -> &mut StoragePool {
         match storage {
             Storage::Memory => &mut self.memory,
@@ -90,7 +97,8 @@ impl Areas {
     /// Allocates `bytes` in the area of an audience.
     pub(crate) fn take(&mut self, audience: Audience, storage: Storage, bytes: u64) -> Result<u64, Failure> {
         let wanted = Self::rounded(bytes);
-        if wanted > self.pool(storage).free {
+        let StoragePool { free, reserved, .. } = *self.pool(storage);
+        if wanted > free.saturating_sub(reserved) {
             return Err(no_room(storage));
         }
         let index = self.area(audience, storage).ok_or(Failure::AudiencesFull)?;
@@ -236,5 +244,20 @@ mod tests {
         assert!(!areas.retake(start_of(AREAS_MAX), audience(1, 0o600), Storage::Memory, 100));
         drop(areas.give(place, 5000));
         assert_eq!(areas.free_bytes(Storage::Memory), 1 << 20);
+    }
+
+    #[test]
+    fn memory_limit_bounds_new_segments_and_restores_old_ones() {
+        // If this broke, a daemon that is started again with less memory would refuse, or delete, its own segments.
+        let (block, reader) = (BLOCK_BYTES as u64, audience(1, 0o600));
+        let mut before = Areas::new(8 * block);
+        let places: Vec<u64> = (0..8).map(|_| before.take(reader, Storage::Memory, block).unwrap()).collect();
+        let mut areas = Areas::new(8 * block);
+        areas.set_memory_limit(4 * block);
+        assert!(places[2..].iter().all(|&place| areas.retake(place, reader, Storage::Memory, block)));
+        assert_eq!(areas.take(reader, Storage::Memory, block), Err(Failure::NoSpace));
+        places[2..5].iter().for_each(|&place| drop(areas.give(place, block)));
+        assert!(areas.take(reader, Storage::Memory, block).is_ok(), "three of four are in use");
+        assert_eq!(areas.take(reader, Storage::Memory, block), Err(Failure::NoSpace));
     }
 }

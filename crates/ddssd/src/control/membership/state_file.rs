@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Replaces a file atomically; returns when the new content would survive a loss of power.
-pub(in crate::control) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
     let written = File::create(&fresh).and_then(|mut file| {
         file.write_all(bytes)?;

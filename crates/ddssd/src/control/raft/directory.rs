@@ -96,17 +96,16 @@ impl Directory {
                 }
             }
             Command::Disclaim { name, claim } => {
-                if let Some(&NameOwner { home, roles, .. }) = self.names.get(name).filter(|owner| owner.claim == *claim)
-                {
-                    self.names.remove(name);
-                    if let Some(count) = self.counts.get_mut(&home) {
-                        *count -= 1;
-                    }
-                    on_change(DirectoryChange::Name { name: name.clone(), home: None });
-                    if let Some(ReplicaRecord { segment, .. }) = roles {
-                        on_change(DirectoryChange::RoleReleased { segment });
-                    }
+                if self.names.get(name).is_some_and(|owner| owner.claim == *claim) {
+                    self.free_name(name, on_change);
                 }
+            }
+            Command::GiveUp { name, epoch, turn } => {
+                let roles = self.names.get(name).and_then(|owner| owner.roles);
+                if !roles.is_some_and(|roles| (roles.epoch, roles.turn) == (*epoch, *turn) && roles.is_lost_at_home()) {
+                    return CommandResult::Refused;
+                }
+                self.free_name(name, on_change);
             }
             Command::Register { node, registration } => {
                 if self.registration(*node).is_some_and(|known| !known.admits(*registration)) {

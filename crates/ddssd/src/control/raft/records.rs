@@ -29,6 +29,13 @@ pub(crate) struct ReplicaRecord {
     pub(crate) vacant: bool,
 }
 
+impl ReplicaRecord {
+    /// Returns true if the home has lost the segment, and the replica should take over.
+    pub(crate) fn is_lost_at_home(&self) -> bool {
+        self.vacant && self.paired
+    }
+}
+
 /// Agreed status of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct NodeStatus {

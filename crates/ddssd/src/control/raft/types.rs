@@ -60,6 +60,9 @@ pub(crate) enum Command {
     Reclaim { name: String, node: u16, segment: u64, epoch: u32, claim: u64 },
     /// From the home: it has lost the segment.
     Yield { name: String, home: u16, epoch: u32 },
+    /// From the node that should take a segment over and has no copy, or from the leader if that node is out: no node has
+    /// it under these roles.
+    GiveUp { name: String, epoch: u32, turn: u64 },
 }
 
 impl Command {
@@ -68,7 +71,7 @@ impl Command {
         let is_node = |node: u16| node != 0 && usize::from(node) <= NODES_MAX;
         match self {
             Command::Claim { name, home, .. } => Name::new(name).is_ok() && is_node(*home),
-            Command::Disclaim { name, .. } => Name::new(name).is_ok(),
+            Command::Disclaim { name, .. } | Command::GiveUp { name, .. } => Name::new(name).is_ok(),
             Command::Pair { name, home, replica, .. } => {
                 Name::new(name).is_ok() && is_node(*home) && is_node(*replica) && home != replica
             }
@@ -89,6 +92,7 @@ impl Command {
     pub(crate) fn replicated_name(&self) -> Option<&str> {
         match self {
             Command::Disclaim { name, .. }
+            | Command::GiveUp { name, .. }
             | Command::Pair { name, .. }
             | Command::TakeOver { name, .. }
             | Command::Reclaim { name, .. } => Some(name),
@@ -107,7 +111,9 @@ impl Command {
             | Command::Reclaim { node, .. }
             | Command::Yield { home: node, .. } => [Some(node), None],
             Command::Pair { home, replica, .. } => [Some(home), Some(replica)],
-            Command::Disclaim { .. } | Command::Dead { .. } | Command::Gone { .. } => [None; 2],
+            Command::Disclaim { .. } | Command::GiveUp { .. } | Command::Dead { .. } | Command::Gone { .. } => {
+                [None; 2]
+            }
         }
     }
 }

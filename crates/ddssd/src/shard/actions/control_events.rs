@@ -3,7 +3,9 @@
 use crate::control::ControlEvent;
 use crate::peers::links::Links;
 use crate::shard::clock::Clock;
+use crate::status::Recorder;
 use ddss_admin::PeerAddress;
+use ddss_core::status::Counter;
 use ddss_engine::Engine;
 
 /// Parts of a shard that learn of the cluster's decisions.
@@ -11,6 +13,7 @@ pub(crate) struct ControlEvents<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) links: &'a mut Links,
     pub(crate) clock: &'a Clock,
+    pub(crate) recorder: &'a mut Recorder,
     /// Set when the list of members has changed: a peer may be due for a connection.
     pub(crate) members_changed: &'a mut bool,
 }
@@ -29,6 +32,7 @@ impl ControlEvents<'_> {
             ControlEvent::Removed(node) => self.links.mark_removed(node),
             ControlEvent::RoleAssigned(assignment) => self.engine.assign_role(self.clock.now(), &assignment),
             ControlEvent::RoleReleased(segment) => self.engine.remove_role(self.clock.now(), segment),
+            ControlEvent::GivenUp(_) => self.recorder.count(Counter::SegmentsLost),
             ControlEvent::Lease { until } => {
                 self.engine.lease(self.clock.now(), self.clock.steady_us(until));
             }
