@@ -34,6 +34,8 @@ pub(super) struct Reading {
 pub(super) struct Writing {
     generation: u64,
     targets: [Member; 2],
+    /// Their numbers.
+    servers: [u64; 2],
     /// Chunks in flight, with their slots and the servers that have stored them.
     stored: BTreeMap<u32, (u16, [bool; 2])>,
     committed: [bool; 2],
@@ -141,7 +143,10 @@ impl State {
         let mut actions = Vec::new();
         for mirror in Mirror::BOTH {
             if reading.part.servers[mirror as usize] == server {
-                reading.mirrors[mirror as usize] = Some(member);
+                // Chunks that another member with this number was asked for are asked again.
+                if reading.mirrors[mirror as usize].replace(member).is_some_and(|other| other != member) {
+                    reading.engine.handle(ReaderEvent::Lost(mirror), &mut actions);
+                }
                 reading.engine.handle(ReaderEvent::Connected(mirror), &mut actions);
             }
         }
@@ -149,13 +154,12 @@ impl State {
     }
 
     fn disconnect(&mut self, member: Member) {
-        let lost = self.servers.iter().find(|(_, other)| **other == member).map(|(server, _)| *server);
         self.servers.retain(|_, other| *other != member);
         self.orders.retain(|(to, _)| *to != member);
-        if let (Some(writing), Some(server)) = (&mut self.writing, lost)
-            && writing.targets.contains(&member)
+        if let Some(writing) = &mut self.writing
+            && let Some(target) = writing.targets.iter().position(|target| *target == member)
         {
-            writing.failed = Some(server);
+            writing.failed = Some(writing.servers[target]);
         }
         let Some(reading) = &mut self.reading else { return };
         let mut actions = Vec::new();
@@ -214,8 +218,14 @@ impl State {
             return false;
         };
         let targets = [first, second];
-        self.writing =
-            Some(Writing { generation, targets, stored: BTreeMap::new(), committed: [false; 2], failed: None });
+        self.writing = Some(Writing {
+            generation,
+            targets,
+            servers,
+            stored: BTreeMap::new(),
+            committed: [false; 2],
+            failed: None,
+        });
         true
     }
 
@@ -254,11 +264,10 @@ impl State {
     }
 
     fn acknowledge(&mut self, from: Member, generation: u64, chunk: Option<u32>, is_done: bool) {
-        let server = self.servers.iter().find(|(_, member)| **member == from).map(|(server, _)| *server);
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.generation == generation) else { return };
         let Some(target) = writing.targets.iter().position(|target| *target == from) else { return };
         if !is_done {
-            writing.failed = server;
+            writing.failed = Some(writing.servers[target]);
             return;
         }
         let Some(chunk) = chunk else {

@@ -4,7 +4,7 @@
 //! names, the one with the checksums first.
 
 use super::wire::{CHUNK_BYTES, PART_BYTES_MAX, chunks_of, length_of};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,39 @@ const IDENTITY: &str = "server";
 #[derive(Debug)]
 pub(super) struct Store {
     directory: PathBuf,
+    /// The directory, locked against other servers.
+    _lock: File,
 }
 
 impl Store {
-    /// Opens a directory, which is created if it does not exist. Returns the number of its server, which it keeps.
+    /// Opens a directory, which is created if it does not exist. Returns the number of its server, which it keeps. A directory
+    /// with other files, or of a server that runs, is refused and stays as it is.
     pub(super) fn open(directory: &Path) -> io::Result<(Self, u64)> {
+        let refused = |why| io::Error::other(format!("cannot serve {}: {why}", directory.display()));
         fs::create_dir_all(directory)?;
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            // Its writer has lost the server that was here before.
-            if path.extension().is_some_and(|end| end == "new") {
-                fs::remove_file(path)?;
-            }
-        }
+        let lock = File::open(directory)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => refused("another file server uses it"),
+            TryLockError::Error(error) => error,
+        })?;
+        let entries: Vec<_> =
+            fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+        let (unfinished, others): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|name| name.to_str().is_some_and(is_unfinished));
         let path = directory.join(IDENTITY);
         let number = match fs::read_to_string(&path) {
-            Ok(text) => u64::from_str_radix(text.trim(), 16).ok().filter(|number| *number != 0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Ok(text) => {
+                let number = u64::from_str_radix(text.trim(), 16).ok().filter(|number| *number != 0);
+                Some(number.ok_or_else(|| refused("its file `server` does not have the number of a file server"))?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && others.is_empty() => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(refused("it has files, but none of a file server: name an empty directory"));
+            }
             Err(error) => return Err(error),
         };
+        // Their writers have lost the server that was here before.
+        unfinished.into_iter().try_for_each(|name| fs::remove_file(directory.join(name)))?;
         let number = match number {
             Some(number) => number,
             None => {
@@ -49,7 +63,7 @@ impl Store {
                 number
             }
         };
-        Ok((Self { directory: directory.to_owned() }, number))
+        Ok((Self { directory: directory.to_owned(), _lock: lock }, number))
     }
 
     fn path(&self, generation: u64, end: &str) -> PathBuf {
@@ -110,6 +124,14 @@ impl Store {
     }
 }
 
+/// Returns true for the name of a file that a server did not complete.
+fn is_unfinished(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".new") else { return false };
+    let generation = stem.strip_suffix(".crc").unwrap_or(stem);
+    let is_digit = |digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    stem == IDENTITY || generation.len() == 16 && generation.bytes().all(is_digit)
+}
+
 /// A part that is written.
 #[derive(Debug)]
 pub(super) struct NewPart {
@@ -151,5 +173,54 @@ impl StoredPart {
         let mut bytes = vec![0; length_of(chunk, self.bytes) as usize];
         self.file.read_exact_at(&mut bytes, u64::from(chunk) * u64::from(CHUNK_BYTES))?;
         Ok((bytes, checksum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ddss-store-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn refusal(folder: &Path) -> String {
+        Store::open(folder).map(drop).unwrap_err().to_string()
+    }
+
+    // If this failed, a wrong word on a command line would delete files of a user.
+    #[test]
+    fn files_of_others_stay_as_they_are() {
+        let folder = folder("foreign");
+        fs::write(folder.join("letter.new"), b"mine").unwrap();
+        assert!(refusal(&folder).ends_with("it has files, but none of a file server: name an empty directory"));
+        fs::write(folder.join("server"), b"a host").unwrap();
+        assert!(refusal(&folder).ends_with("its file `server` does not have the number of a file server"));
+        assert_eq!(fs::read(folder.join("server")).unwrap(), b"a host");
+        fs::write(folder.join("server"), b"00000000000000a1\n").unwrap();
+        let own = ["0123456789abcdef.new", "0123456789abcdef.crc.new", "server.new"];
+        let foreign =
+            ["letter.new", "0123.new", "0123456789ABCDEF.new", "0123456789abcdef.part.new", "0123456789abcdef.crc"];
+        own.iter().chain(&foreign).for_each(|name| fs::write(folder.join(name), b"mine").unwrap());
+        assert_eq!(Store::open(&folder).unwrap().1, 0xa1);
+        assert!(own.iter().all(|name| !folder.join(name).exists()));
+        foreign.iter().for_each(|name| assert!(folder.join(name).exists(), "{name} is gone"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    // If this failed, two servers would have one number, and write over each other's parts.
+    #[test]
+    fn a_directory_has_one_server() {
+        let folder = folder("lock");
+        let (first, number) = Store::open(&folder).unwrap();
+        assert!(refusal(&folder).ends_with("another file server uses it"));
+        drop(first);
+        assert_eq!(Store::open(&folder).unwrap().1, number);
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -210,7 +210,7 @@ fn interrupted_loading_leaves_no_collection() {
     connect(nodes[0].folder()).segment("river/files/pages").open().unwrap().release().unwrap();
     files.load("pages", &mut Cursor::new(b"bytes")).unwrap();
     assert_same(&read_all(&mut files, "pages"), b"bytes");
-    let not_there = servers[0].directory.join("0123.new");
+    let not_there = servers[0].directory.join("0123456789abcdef.new");
     fs::write(&not_there, b"half a part").unwrap();
     servers[0].process.kill().unwrap();
     servers[0] = serve(test, &nodes[0], "a");
