@@ -4,7 +4,7 @@ use super::wire::{CHUNK_BYTES, FileMessage, encode_window};
 use crate::state::SlotMemory;
 use ddss_group::{Context, Driver, Group, Happened, Member, Membership, RemoteWindow, Wake};
 use ddss_runtime::ProgressTask;
-use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, Rights, Trust, Work};
+use ddss_verbs::{Fabric, LocalRange, PeerId, PostErrorKind, RegionId, Rights, Trust, Work};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Release of the messages between members.
 const RELEASE: u8 = 1;
+/// Orders that wait for a member, at most: one that takes no answers to what it asks is no honest one.
+const ORDERS_MAX: usize = 64;
+
 /// A step to a member.
 #[derive(Debug)]
 pub(super) enum Order {
@@ -27,6 +30,8 @@ pub(super) enum Order {
 
 #[derive(Debug, Default)]
 struct Link {
+    /// False after the end of its connection, whatever messages follow.
+    is_up: bool,
     /// Memory into which the member writes, and its region.
     inbox: Option<(SlotMemory, RegionId)>,
     window: Option<RemoteWindow>,
@@ -134,27 +139,31 @@ impl Port {
         let Some(peer) = self.driver.peer(member) else { return Some(0) };
         while let Some(order) = self.link(member).orders.pop_front() {
             let is_done = match &order {
-                Order::Message(bytes) => self.driver.send(member, &[bytes]).is_ok(),
-                Order::Chunk { from, into, length } => {
-                    let (offset, bytes) = (self.outbox.offset(*into), u64::from(*length));
-                    // Slots have the same size in all members.
-                    let remote = self.link(member).window.and_then(|window| window.address(offset, bytes))?;
-                    let local = LocalRange { region: self.outbox_region, offset: self.outbox.offset(*from), bytes };
-                    match self.driver.post(Work::Write { peer, tag: (*from).into(), local, remote }) {
-                        Ok(()) => true,
-                        Err(PostErrorKind::Busy | PostErrorKind::NotConnected) => false,
-                        Err(_) => return None,
-                    }
-                }
+                Order::Message(bytes) => Some(self.driver.send(member, &[bytes]).is_ok()),
+                Order::Chunk { from, into, length } => self.write(member, peer, (*from, *into, *length)),
             };
-            if !is_done {
-                // If the connection has ended, its event follows.
+            if is_done != Some(true) {
+                // If the connection has ended, its event follows. The end of the connection frees the slot of a chunk.
                 self.link(member).orders.push_front(order);
+                is_done?;
                 break;
             }
             posted += 1;
         }
-        Some(posted)
+        (self.link(member).orders.len() <= ORDERS_MAX).then_some(posted)
+    }
+
+    /// Writes a chunk into a slot of a member. Returns false if it cannot now, and `None` if it never can.
+    fn write(&mut self, member: Member, peer: PeerId, (from, into, length): (u16, u16, u32)) -> Option<bool> {
+        let (offset, bytes) = (self.outbox.offset(into), u64::from(length));
+        // Slots have the same size in all members.
+        let remote = self.link(member).window.and_then(|window| window.address(offset, bytes))?;
+        let local = LocalRange { region: self.outbox_region, offset: self.outbox.offset(from), bytes };
+        match self.driver.post(Work::Write { peer, tag: from.into(), local, remote }) {
+            Ok(()) => Some(true),
+            Err(PostErrorKind::Busy | PostErrorKind::NotConnected) => Some(false),
+            Err(_) => None,
+        }
     }
 }
 
@@ -180,7 +189,7 @@ impl<H: Handler> Endpoint<H> {
     fn apply(&mut self, happened: Happened) {
         match happened {
             Happened::Up(member) => self.greet(member),
-            Happened::Message(from, bytes) => self.receive(from, &bytes),
+            Happened::Message(from, bytes) if self.port.link(from).is_up => self.receive(from, &bytes),
             Happened::Done(slot, _) => self.handler.on_sent(slot as u16),
             Happened::Left(member) | Happened::Lost(member, _) => self.end(member),
             Happened::Replaced => {
@@ -193,6 +202,7 @@ impl<H: Handler> Endpoint<H> {
 
     /// Opens the memory of a server to a member. Users open theirs to servers only, behind that.
     fn greet(&mut self, member: Member) {
+        self.port.link(member).is_up = true;
         if self.port.server != 0 && self.port.open(member).is_err() {
             self.expel(member);
         }
@@ -221,7 +231,7 @@ impl<H: Handler> Endpoint<H> {
 
     fn end(&mut self, member: Member) {
         let link = self.port.link(member);
-        link.window = None;
+        (link.is_up, link.window) = (false, None);
         for order in std::mem::take(&mut link.orders) {
             if let Order::Chunk { from, .. } = order {
                 self.handler.on_sent(from);

@@ -139,7 +139,7 @@ impl Server {
         let key = (from, generation);
         if !self.writes.contains_key(&key) {
             let others = self.writes.range((from, 0)..=(from, u64::MAX)).count();
-            let new = self.store.create(generation).ok().filter(|_| others < WRITES_MAX);
+            let new = if others < WRITES_MAX { self.store.create(generation).ok() } else { None };
             let Some(new) = new else { return Some(false) };
             self.writes.insert(key, new);
         }

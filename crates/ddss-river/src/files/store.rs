@@ -70,28 +70,31 @@ impl Store {
         self.directory.join(format!("{generation:016x}{end}"))
     }
 
-    /// Begins to write a part.
+    /// Begins to write a part. One that is complete, or written by another member, stays as it is.
     pub(super) fn create(&self, generation: u64) -> io::Result<NewPart> {
-        let file = File::create(self.path(generation, ".new"))?;
+        if [".crc", ".part"].into_iter().any(|end| self.path(generation, end).exists()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = File::create_new(self.path(generation, ".new"))?;
         Ok(NewPart { file, checksums: Vec::new(), generation })
     }
 
     /// Forgets a part that is not complete.
     pub(super) fn discard(&self, part: &NewPart) {
-        let _ = fs::remove_file(self.path(part.generation, ".new"));
+        for end in [".new", ".crc.new"] {
+            let _ = fs::remove_file(self.path(part.generation, end));
+        }
     }
 
     /// Completes a part: afterwards it survives a loss of power.
     pub(super) fn commit(&self, part: &NewPart, bytes: u64) -> io::Result<()> {
-        let incomplete = || io::Error::other("a chunk of the part is missing");
-        let chunks = chunks_of(bytes) as usize;
-        if bytes > PART_BYTES_MAX || part.checksums.len() != chunks {
-            return Err(incomplete());
+        if bytes > PART_BYTES_MAX || part.checksums.len() != chunks_of(bytes) as usize {
+            return Err(io::Error::other("the part does not have so many chunks"));
         }
         let mut table = FORMAT.to_vec();
         table.extend_from_slice(&bytes.to_le_bytes());
         for checksum in &part.checksums {
-            table.extend_from_slice(&checksum.ok_or_else(incomplete)?.to_le_bytes());
+            table.extend_from_slice(&checksum.to_le_bytes());
         }
         table.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
         part.file.set_len(bytes)?;
@@ -136,23 +139,20 @@ fn is_unfinished(name: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct NewPart {
     file: File,
-    checksums: Vec<Option<u32>>,
+    /// Of the chunks that are written, so that a member has to send as much as it makes the server keep.
+    checksums: Vec<u32>,
     generation: u64,
 }
 
 impl NewPart {
-    /// Writes a chunk.
+    /// Writes the next chunk.
     pub(super) fn write(&mut self, chunk: u32, bytes: &[u8], checksum: u32) -> io::Result<()> {
         let offset = u64::from(chunk) * u64::from(CHUNK_BYTES);
-        if offset >= PART_BYTES_MAX {
-            return Err(io::Error::other("the chunk is behind the end of any part"));
+        if offset >= PART_BYTES_MAX || chunk as usize != self.checksums.len() {
+            return Err(io::Error::other("the chunk does not follow the one before it"));
         }
         self.file.write_all_at(bytes, offset)?;
-        let index = chunk as usize;
-        if self.checksums.len() <= index {
-            self.checksums.resize(index + 1, None);
-        }
-        self.checksums[index] = Some(checksum);
+        self.checksums.push(checksum);
         Ok(())
     }
 }
@@ -210,6 +210,29 @@ mod tests {
         assert_eq!(Store::open(&folder).unwrap().1, 0xa1);
         assert!(own.iter().all(|name| !folder.join(name).exists()));
         foreign.iter().for_each(|name| assert!(folder.join(name).exists(), "{name} is gone"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    // If this failed, a member could destroy the parts of all collections, or make a server keep what it never sent.
+    #[test]
+    fn a_complete_part_cannot_be_written_again() {
+        let folder = folder("again");
+        let (store, _) = Store::open(&folder).unwrap();
+        let mut part = store.create(7).unwrap();
+        assert!(store.create(7).is_err(), "another member writes it");
+        assert!(part.write(1, b"bytes", 0).is_err(), "chunk 0 is missing");
+        part.write(0, b"bytes", 1).unwrap();
+        assert!(part.write(0, b"bytes", 1).is_err(), "it has chunk 0");
+        store.commit(&part, 5).unwrap();
+        assert!(store.create(7).is_err(), "it is complete");
+        assert_eq!(store.part(7).unwrap().read(0).unwrap(), (b"bytes".to_vec(), 1));
+        fs::remove_file(folder.join("0000000000000007.part")).unwrap();
+        assert!(store.create(7).is_err(), "its checksums are there");
+        let mut cut = store.create(8).unwrap();
+        cut.write(0, b"bytes", 1).unwrap();
+        assert!(store.commit(&cut, u64::from(CHUNK_BYTES) + 1).is_err(), "chunk 1 is missing");
+        store.discard(&cut);
+        store.create(8).unwrap();
         fs::remove_dir_all(folder).unwrap();
     }
 
