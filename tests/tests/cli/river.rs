@@ -222,3 +222,26 @@ fn collection_is_loaded_read_by_programs_and_verified() {
     let unknown = said(&daemon, &["river", "cat", "none"]);
     assert!(unknown.code == 1 && unknown.err.contains("there is no collection none: load it"), "{unknown:?}");
 }
+
+// If this failed, a file server that its users have given up would look as if it served them, for ever.
+#[test]
+fn file_server_that_was_stopped_for_too_long_ends_with_an_error() {
+    let daemon = Daemon::start(1).unwrap();
+    let serve = |name: &str| {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["river", "serve"]).arg(file(&daemon, name)).env("DDSS_DIR", daemon.folder());
+        let mut server = Process::start(command, daemon.folder(), &format!("serve-{name}")).unwrap();
+        server.wait_until(PATIENCE, |server| server.stdout().contains("serves")).unwrap();
+        server
+    };
+    let (mut stopped, _other) = (serve("one"), serve("two"));
+    stopped.pause().unwrap();
+    std::thread::sleep(Duration::from_secs(15));
+    stopped.resume().unwrap();
+    assert_eq!(stopped.wait(PATIENCE).unwrap().unwrap().code(), Some(1), "{}", stopped.stderr());
+    assert!(
+        stopped.stderr().contains("was stopped for longer than its lease, and serves nobody"),
+        "{}",
+        stopped.stderr()
+    );
+}

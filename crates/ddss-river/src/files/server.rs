@@ -13,6 +13,7 @@ use ddss_runtime::{IdleConfig, ProgressThread};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Slots from which chunks are sent.
 const SEND_SLOTS: u16 = 8;
@@ -28,8 +29,9 @@ const READERS_OF_MEMBER: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct FileServer {
     number: u64,
+    is_fenced: Arc<AtomicBool>,
     /// Stopped when the server is dropped.
-    _thread: ProgressThread,
+    thread: ProgressThread,
 }
 
 impl FileServer {
@@ -43,7 +45,8 @@ impl FileServer {
         let member = options.join(client)?;
         let wake = Arc::new(Wake::new()?);
         let outbox = Port::slots("ddss-river-send", SEND_SLOTS)?;
-        let lease = options.lease;
+        let (lease, is_fenced) = (options.lease, Arc::new(AtomicBool::new(false)));
+        let fenced = is_fenced.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread = ProgressThread::start("ddss-files", None, IdleConfig::for_cores(cores), move || {
             let port = Port::new(member, wake, lease, number, (outbox, WRITE_WINDOW))?;
@@ -54,16 +57,23 @@ impl FileServer {
                 parts: BTreeMap::new(),
                 writes: BTreeMap::new(),
                 is_sending: [false; SEND_SLOTS as usize],
+                is_fenced: fenced,
             };
             Ok::<_, std::io::Error>(Endpoint::new(port, server))
         })?;
-        Ok(Self { number, _thread: thread })
+        Ok(Self { number, is_fenced, thread })
     }
 
     /// Returns the number of the server, which its directory keeps.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns true if it serves nobody any more: the process was stopped for longer than its lease. Start it again.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.is_fenced.load(Ordering::Relaxed) || !self.thread.is_running()
     }
 }
 
@@ -77,6 +87,7 @@ struct Server {
     writes: BTreeMap<(Member, u64), NewPart>,
     /// Slots whose bytes must not change yet.
     is_sending: [bool; SEND_SLOTS as usize],
+    is_fenced: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -206,7 +217,9 @@ impl Handler for Server {
         }
     }
 
-    fn on_fenced(&mut self) {}
+    fn on_fenced(&mut self) {
+        self.is_fenced.store(true, Ordering::Relaxed);
+    }
 
     /// Serves one chunk: readers that come meanwhile may lag more than those that wait.
     fn work(&mut self, port: &mut Port) -> usize {

@@ -14,6 +14,9 @@ use std::io::{Write, stdin, stdout};
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Time between two looks for a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 fn options(listen: Option<IpAddr>) -> FilesOptions {
     listen.map_or_else(FilesOptions::new, |address| FilesOptions::new().listen(address))
 }
@@ -28,7 +31,13 @@ pub(super) fn serve(arguments: &RiverServeOptions) -> Result<(), CommandError> {
     let client = connect(&arguments.place)?;
     let server = FileServer::start(&client, &arguments.directory, options(arguments.listen))?;
     println!("file server {:016x} serves {}", server.number(), arguments.directory.display());
-    signals.forever().next();
+    while signals.pending().next().is_none() {
+        if server.has_ended() {
+            let error = "this file server was stopped for longer than its lease, and serves nobody: start it again";
+            return Err(CommandError::Refused(error.to_owned()));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
     Ok(())
 }
 
