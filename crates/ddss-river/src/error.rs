@@ -96,6 +96,12 @@ pub enum QueueError {
         /// Messages since the last report.
         messages: u64,
     },
+    /// The home of a unit queue has not answered up to the deadline. The call may have been executed.
+    #[error("the node of unit queue {queue} does not answer, and the call may have been executed: list the units")]
+    Unreachable {
+        /// Name of the queue.
+        queue: String,
+    },
     /// There is no unit queue of this name.
     #[error("there is no unit queue {queue}: create it")]
     UnknownUnits {

@@ -4,7 +4,7 @@ use super::rows::QueueRow;
 use super::table::UnitTable;
 use crate::error::QueueError;
 use ddss_river_core::{
-    Guarantee, LeaseWatch, ListId, UnitAction, UnitEvent, UnitRef, UnitState, Worker, WorkerConfig, WorkerId,
+    Guarantee, LeaseWatch, ListId, PutResult, UnitAction, UnitEvent, UnitRef, UnitState, Worker, WorkerConfig, WorkerId,
 };
 use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
@@ -88,15 +88,17 @@ impl Search {
                 }
                 UnitAction::Get(unit) => {
                     let (stored, version) = table.unit(unit.number, deadline)?;
-                    if matches!(stored.row.state, UnitState::Claimed(_)) {
-                        // A worker could renew its claim until now.
-                        table.probe(deadline)?;
+                    // A worker could renew its claim until now, unless the home does not answer.
+                    if !matches!(stored.row.state, UnitState::Claimed(_)) || table.probe(deadline)? {
+                        self.judge(unit, stored.row.state, version);
                     }
-                    self.judge(unit, stored.row.state, version);
                     UnitEvent::Got(stored.row, version)
                 }
                 other => return Ok(other),
             };
+            if matches!(event, UnitEvent::Added(None) | UnitEvent::Put(PutResult::Unknown)) {
+                table.check_deadline(deadline)?;
+            }
             self.worker.handle(event, &mut actions);
         }
     }

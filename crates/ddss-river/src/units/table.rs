@@ -98,10 +98,17 @@ impl UnitTable {
     }
 
     /// Waits until the home executes a call that changes nothing. Reads tell nothing of it: they may be made in place, or by
-    /// adapters, while it is dead.
-    pub(super) fn probe(&self, deadline: Instant) -> Result<(), QueueError> {
+    /// adapters, while it is dead. Returns false if it may not have executed it.
+    pub(super) fn probe(&self, deadline: Instant) -> Result<bool, QueueError> {
         // The cursor never has this value.
-        self.write(deadline, || self.table.row(CURSOR).word(0).compare_and_swap(u64::MAX, u64::MAX)).map(drop)
+        let ended = self.write(deadline, || self.table.row(CURSOR).word(0).compare_and_swap(u64::MAX, u64::MAX))?;
+        Ok(!matches!(ended, WriteEnd::Unknown))
+    }
+
+    /// Ends a repetition of calls whose outcome is unknown.
+    pub(super) fn check_deadline(&self, deadline: Instant) -> Result<(), QueueError> {
+        let late = Instant::now().saturating_duration_since(deadline);
+        if late.is_zero() { Ok(()) } else { Err(QueueError::Unreachable { queue: self.name.clone() }) }
     }
 
     /// Changes the state of a unit, if its row has that version.
@@ -182,6 +189,7 @@ impl UnitTable {
             if let Some(done) = ended {
                 return Ok(done);
             }
+            self.check_deadline(deadline)?;
         }
     }
 
@@ -223,7 +231,7 @@ impl UnitTable {
                 None if !is_empty => return Err(self.damaged(at).into()),
                 // This process has lost the lock, and another one adds units.
                 Some(stored) if stored.token > token => return Err(Unfinished::Again),
-                _ => {}
+                _ => self.check_deadline(deadline)?,
             }
         }
     }

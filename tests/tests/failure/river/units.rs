@@ -353,6 +353,28 @@ fn units_of_many_adders_are_claimed_once_each_by_many_workers() {
     assert!(listed(&queue).iter().all(|unit| unit.status == UnitStatus::Done && unit.attempts == 1));
 }
 
+// If this failed, a worker would neither end nor heed a signal while a node is stopped.
+#[test]
+fn calls_end_while_the_home_is_stopped() {
+    let daemon = Daemon::start(1).unwrap();
+    filled(&daemon, 1);
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(SHORT)).unwrap();
+    let queue = UnitQueue::open(&client, NAME).unwrap().with_timeout(SHORT);
+    let unit = queue.claim().unwrap().unwrap();
+    daemon.pause().unwrap();
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        told.send(("done", unit.done(b"").err())).unwrap();
+        told.send(("claim", queue.claim().err())).unwrap();
+        told.send(("add", queue.add(&["more"]).err())).unwrap();
+    });
+    for _ in 0..3 {
+        let (call, error) = ended.recv_timeout(PATIENCE).expect("a call does not end");
+        assert!(error.is_some(), "{call} succeeds without the home");
+    }
+    daemon.resume().unwrap();
+}
+
 // If this failed, a user would search for the reason of a refusal.
 #[test]
 fn calls_that_are_refused_name_limit_queue_and_setting() {
