@@ -24,6 +24,12 @@ pub enum QueueError {
         /// Name of the queue.
         queue: String,
     },
+    /// The name is that of the group of file servers, or begins like that of a collection.
+    #[error("a queue cannot be named {queue}: river/files and what is below it belong to the file servers")]
+    ReservedName {
+        /// Name of the queue.
+        queue: String,
+    },
     /// The queue takes no more messages.
     #[error("queue {queue} is closed: it takes no more messages")]
     Closed {
@@ -210,4 +216,14 @@ pub enum QueueError {
     /// A system call failed.
     #[error("a system call failed")]
     System(#[from] io::Error),
+}
+
+/// Refuses the names that belong to the file servers.
+pub(crate) fn check_name(queue: &str) -> Result<(), QueueError> {
+    match queue.strip_prefix("files") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            Err(QueueError::ReservedName { queue: queue.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }

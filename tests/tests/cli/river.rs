@@ -245,3 +245,23 @@ fn file_server_that_was_stopped_for_too_long_ends_with_an_error() {
         stopped.stderr()
     );
 }
+
+// If this failed, one word on a command line would keep all file servers of a cluster out.
+#[test]
+fn names_of_the_file_servers_are_refused_and_a_foreign_table_ends_no_list() {
+    let daemon = Daemon::start(1).unwrap();
+    for words in [
+        &["river", "put", "files"][..],
+        &["river", "put", "files/pages"],
+        &["river", "units", "add", "files", "one"],
+        &["river", "units", "ls", "files"],
+    ] {
+        let refused = said(&daemon, words);
+        assert!(refused.code == 1 && refused.err.contains("river/files and what is below it belong"), "{refused:?}");
+    }
+    let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let table = client.table::<[u8]>("river/files/foreign").allocate(ddss::Spec::new(4).row_len(64)).unwrap();
+    table.row(0).put(b"something else").unwrap();
+    let files = said(&daemon, &["river", "files"]);
+    assert!(files.code == 0 && files.out.contains("unreadable"), "{files:?}");
+}

@@ -43,6 +43,9 @@ impl CollectionInfo {
     }
 }
 
+/// The name of a collection, and its description if it has one.
+type Listed = (String, Result<CollectionInfo, QueueError>);
+
 /// A damaged or missing part at a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Damage {
@@ -96,17 +99,17 @@ impl Files {
         Ok(CollectionInfo::of(&Catalogue::read(&self.client, name)?))
     }
 
-    /// Returns the collections of the cluster. One that is loaded at the moment, or whose loading was interrupted, has no
-    /// description.
+    /// Returns the collections of the cluster, each with its description or the reason why it has none: it is loaded at the
+    /// moment, its loading was interrupted, or its catalogue cannot be read.
     ///
     /// # Errors
-    /// A call failed.
-    pub fn list(client: &Client) -> Result<Vec<(String, Option<CollectionInfo>)>, QueueError> {
-        let names = Catalogue::names(client)?.into_iter().map(|name| match Catalogue::read(client, &name) {
-            Err(QueueError::UnknownCollection { .. }) => Ok((name, None)),
-            other => Ok((name, Some(CollectionInfo::of(&other?)))),
-        });
-        names.collect()
+    /// The names cannot be listed.
+    pub fn list(client: &Client) -> Result<Vec<Listed>, QueueError> {
+        let described = |name: String| {
+            let parts = Catalogue::read(client, &name);
+            (name, parts.map(|parts| CollectionInfo::of(&parts)))
+        };
+        Ok(Catalogue::names(client)?.into_iter().map(described).collect())
     }
 
     /// Loads a new collection from a reader: in parts, each on two file servers. Nobody sees it before it is complete.

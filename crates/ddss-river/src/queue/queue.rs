@@ -6,7 +6,7 @@ use super::inspect::{QueueInfo, inspect_queue};
 use super::options::QueueOptions;
 use super::producer::Producer;
 use super::session::Session;
-use crate::error::QueueError;
+use crate::error::{QueueError, check_name};
 use crate::link::{CLOSED, FAILED, Service, ServiceConfig};
 use crate::state::{Ends, EndsError, Shared};
 use ddss::{Client, ErrorKind};
@@ -40,6 +40,7 @@ impl Queue {
     /// # Errors
     /// The directory cannot be joined, the queue has ended or has other settings, or the error of a system call.
     pub fn open(client: &Client, name: &str, options: QueueOptions) -> Result<Self, QueueError> {
+        check_name(name)?;
         options.config.check()?;
         if options.listen.is_unspecified() {
             return Err(QueueError::Address(options.listen));

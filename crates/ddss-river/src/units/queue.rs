@@ -6,7 +6,7 @@ use super::rows::{QueueRow, STATE, UnitInfo, Writer};
 use super::session::{Session, after};
 use super::table::UnitTable;
 use super::unit::Unit;
-use crate::error::QueueError;
+use crate::error::{QueueError, check_name};
 use ddss::{Client, ErrorKind, Table, Version};
 use ddss_river_core::UnitAction;
 use std::ops::Range;
@@ -44,6 +44,7 @@ impl UnitQueue {
     /// # Errors
     /// An option is outside its limits, the queue has others, or a call failed.
     pub fn create(client: &Client, name: &str, options: UnitOptions) -> Result<Self, QueueError> {
+        check_name(name)?;
         let spec = options.spec()?;
         let table = match client.table::<[u8]>(&table_name(name)).open_or_allocate(spec) {
             Err(error) if error.kind() == ErrorKind::WrongShape => {
@@ -87,6 +88,7 @@ impl UnitQueue {
     /// # Errors
     /// There is none of this name, it is of another release, or a call failed.
     pub fn open(client: &Client, name: &str) -> Result<Self, QueueError> {
+        check_name(name)?;
         match client.table::<[u8]>(&table_name(name)).open() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(QueueError::UnknownUnits { queue: name.to_owned() })

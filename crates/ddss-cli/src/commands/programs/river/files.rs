@@ -5,7 +5,8 @@ use crate::arguments::values::DaemonOptions;
 use crate::connect::connect;
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::output::table::{Table, format_bytes};
-use ddss_river::{CollectionInfo, FileServer, Files, FilesOptions};
+use crate::output::terminal_text::print_warning;
+use ddss_river::{CollectionInfo, FileServer, Files, FilesOptions, QueueError};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -80,15 +81,19 @@ fn as_json(name: &str, found: Option<&CollectionInfo>) -> Value {
 pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let found = Files::list(&connect(place)?)?;
     if json {
-        println!("{}", Value::Array(found.iter().map(|(name, found)| as_json(name, found.as_ref())).collect()));
+        println!("{}", Value::Array(found.iter().map(|(name, found)| as_json(name, found.as_ref().ok())).collect()));
         return Ok(());
     }
     let mut table = Table::new(&["COLLECTION", "BYTES", "PARTS", "SERVERS"]);
     table.align_right(&[1, 2, 3]);
     for (name, found) in &found {
         let cells = match found {
-            Some(found) => [format_bytes(found.bytes), found.parts.to_string(), found.servers.len().to_string()],
-            None => ["incomplete".to_owned(), String::new(), String::new()],
+            Ok(found) => [format_bytes(found.bytes), found.parts.to_string(), found.servers.len().to_string()],
+            Err(QueueError::UnknownCollection { .. }) => ["incomplete".to_owned(), String::new(), String::new()],
+            Err(error) => {
+                print_warning(&format!("{name}: {error}"));
+                ["unreadable".to_owned(), String::new(), String::new()]
+            }
         };
         table.row(std::iter::once(name.clone()).chain(cells).collect());
     }
