@@ -245,10 +245,15 @@ impl BatchedCall {
     /// Returns the result of a call that is not sent: one that is refused, or that a local read answers.
     pub(crate) fn unsent(&self, client: &Client) -> Option<Result<BatchReply, Error>> {
         let location = self.call.location()?;
-        let is_foreign = self.client.as_ref().is_some_and(|own| !own.is_same(client));
-        if is_foreign && location.token.is_some() {
-            let (found, wanted) =
-                ("locked by another client", "of the client that runs the batch, or without its lock");
+        let other = self.client.as_ref().filter(|own| !own.is_same(client));
+        // Another cluster may have another segment of that id.
+        let is_elsewhere = other.is_some_and(|own| own.socket().parent() != client.socket().parent());
+        let refused = match other.is_some() && location.token.is_some() {
+            _ if is_elsewhere => Some(("of another daemon", "of the daemon of the client that runs the batch")),
+            true => Some(("locked by another client", "of the client that runs the batch, or without its lock")),
+            false => None,
+        };
+        if let Some((found, wanted)) = refused {
             let refused = BadArgument::new("segment", found, wanted, Failure::Unsupported);
             return Some(Err(Error::bad_argument("run a batch for", &location.name, refused)));
         }

@@ -7,6 +7,7 @@ use crate::options::{GetOptions, PutOptions};
 use crate::plan::read_window::{ReadWindow, target};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::VALUE_BYTES_MAX;
+use ddss_core::{BadArgument, Failure};
 use std::future::{Future, poll_fn};
 use std::io::{self, SeekFrom};
 use std::ops::RangeBounds;
@@ -122,6 +123,8 @@ pub struct Writer<'p> {
     options: PutOptions<'p>,
     /// The put in flight.
     putting: Option<Boxed<'p, Stamp>>,
+    /// The value was given to a put.
+    is_closed: bool,
     /// Result of the put.
     stamp: Option<Stamp>,
 }
@@ -136,7 +139,7 @@ impl std::fmt::Debug for Writer<'_> {
 impl Writer<'_> {
     /// Takes some bytes at the cursor. It never waits.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.putting.is_some() || self.stamp.is_some() {
+        if self.is_closed {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the writer is closed: its value is put"));
         }
         let room = self.segment.len().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
@@ -176,6 +179,11 @@ impl Writer<'_> {
         if let Some(stamp) = self.stamp {
             return Poll::Ready(Ok(stamp));
         }
+        if self.is_closed && self.putting.is_none() {
+            let refused = BadArgument::new("writer", "closed", "one that has not failed", Failure::Unsupported);
+            return Poll::Ready(Err(Error::bad_argument("put", self.segment.name(), refused)));
+        }
+        self.is_closed = true;
         let Self { segment, offset, value, options, .. } = self;
         let put = || {
             let (segment, offset) = (segment.clone(), *offset);
@@ -199,7 +207,7 @@ impl Segment {
     /// Returns a writer of a value that begins at `offset` for tasks: [`Segment::writer`](crate::Segment::writer).
     pub fn writer<'p>(&self, offset: u64, options: PutOptions<'p>) -> Writer<'p> {
         let segment = self.clone();
-        Writer { segment, offset, value: Vec::new(), at: 0, options, putting: None, stamp: None }
+        Writer { segment, offset, value: Vec::new(), at: 0, options, putting: None, is_closed: false, stamp: None }
     }
 }
 
@@ -259,6 +267,8 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::testing::{TestNode, block_on, poll_once};
+    #[cfg(feature = "futures-io")]
+    use ddss_core::Version;
     use ddss_core::limits::TRANSFER_BYTES_MAX;
 
     #[test]
@@ -296,6 +306,27 @@ mod tests {
             assert_eq!(stale.kind(), io::ErrorKind::StaleNetworkFileHandle);
             let mut reader = segment.reader(1.., GetOptions::new()).unwrap();
             assert_eq!((reader.read(&mut [0; 8]).await.unwrap(), reader.stamp().unwrap().version.0), (8, 2));
+        });
+    }
+
+    #[cfg(feature = "futures-io")]
+    #[test]
+    fn writer_whose_close_failed_puts_nothing_later() {
+        // If this broke, a second close would say that a value is stored which is not, or put zeroes over another one.
+        use futures_io::AsyncWrite;
+        let node = TestNode::start();
+        let client = node.client().aio().unwrap();
+        block_on(async {
+            let segment = client.segment("stream").allocate(Spec::new(64)).await.unwrap();
+            let kept = segment.put(0, b"kept").await.unwrap();
+            let mut writer = segment.writer(0, PutOptions::new().if_version(Version(99)));
+            assert_eq!(writer.write(b"lost").unwrap(), 4);
+            for _ in 0..2 {
+                poll_fn(|context| Pin::new(&mut writer).poll_close(context)).await.unwrap_err();
+                assert_eq!(writer.write(b"more").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            }
+            let value = segment.get(0..4).await.unwrap();
+            assert_eq!((&value[..], value.version()), (&b"kept"[..], kept.version));
         });
     }
 

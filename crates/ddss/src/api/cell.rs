@@ -7,6 +7,7 @@ use crate::encoding::{Decoded, Encoding, Room, Seal};
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::value::{Stamp, Versioned};
+use ddss_core::limits::VALUE_BYTES_MAX;
 use ddss_core::{BadArgument, Failure, Model, Version};
 use std::any::type_name;
 use std::borrow::{Borrow, Cow};
@@ -110,12 +111,18 @@ impl Segment {
         let read = whole.as_ref().unwrap_or(self);
         loop {
             let Versioned { mut value, stamp } = read.get_value::<T>(Some(time), offset, room).await?;
-            let before = self.encoded::<T>(value.borrow(), room)?.into_owned();
+            // A value of an earlier release may encode as more bytes than there are; then it differs.
+            let before = self.encoded::<T>(value.borrow(), room).map(Cow::into_owned).unwrap_or_default();
             change(&mut value);
             let bytes = self.encoded::<T>(value.borrow(), room)?;
             if *bytes == before {
                 drop(bytes);
                 return Ok(Versioned { value, stamp });
+            }
+            // Such a value does not say where it ends: the end of the old one would stay behind it.
+            if T::FIRST_READ.is_none() && bytes.len() < before.len() {
+                let refused = BadArgument::new("bytes of the value", bytes.len(), before.len(), Failure::BadSize);
+                return Err(Error::bad_argument("update", self.name(), refused));
             }
             let conditions = self.location().put_conditions(Some(stamp.version));
             let put = self.put_by(time, offset, &bytes, conditions).await;
@@ -131,7 +138,12 @@ impl Segment {
     /// length is not fixed has all bytes up to the end. A value that ends outside is refused with
     /// [`ErrorKind::OutOfRange`](crate::ErrorKind::OutOfRange).
     pub fn cell<T: Encoding + ?Sized>(&self, offset: u64) -> Result<Cell<T>, Error> {
-        self.location().check_value("view", offset, u128::from(offset) + T::LEN.unwrap_or(0) as u128)?;
+        let end = match (T::LEN, T::FIRST_READ) {
+            (Some(len), _) => u128::from(offset) + len as u128,
+            (None, Some(_)) => offset.into(),
+            (None, None) => u128::from(self.len().max(offset)),
+        };
+        self.location().check_value("view", offset, end)?;
         Ok(Cell { segment: self.clone(), offset, kind: PhantomData })
     }
 }
@@ -140,7 +152,7 @@ impl Segment {
 impl<T: Encoding + ?Sized> Cell<T> {
     #[inline]
     fn room(&self) -> usize {
-        T::LEN.unwrap_or_else(|| usize::try_from(self.segment.len() - self.offset).unwrap_or(usize::MAX))
+        T::LEN.unwrap_or_else(|| (self.segment.len() - self.offset).min(VALUE_BYTES_MAX as u64) as usize)
     }
 
     /// Reads the value atomically.
@@ -161,7 +173,8 @@ impl<T: Encoding + ?Sized> Cell<T> {
     }
 
     /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written
-    /// value. A change that leaves the value as it is writes nothing.
+    /// value. A change that leaves the value as it is writes nothing. Bytes may not become fewer: use
+    /// [`put_if`](Self::put_if), which writes their begin.
     ///
     /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
     /// may have taken effect and is not retried.

@@ -128,3 +128,19 @@ fn batch_takes_guards_and_handles_of_both_forms() {
     assert_eq!(replies.take(put).unwrap_err().kind(), ErrorKind::BadArgument);
     assert_eq!(replies.take(got).unwrap().value, b"a");
 }
+
+#[test]
+fn batch_refuses_handles_of_another_daemon() {
+    // If this broke, a program that copies between two clusters would overwrite an unrelated segment of the same id.
+    let (node, other) = (TestNode::start(), TestNode::start());
+    let (client, stranger) = (node.client(), other.client());
+    let ours = client.segment("ours").allocate(64).unwrap();
+    let theirs = stranger.segment("theirs").allocate(64).unwrap();
+    let mut batch = Batch::new();
+    let (good, foreign) = (batch.put(&ours, 0, b"ours").unwrap(), batch.put(&theirs, 0, b"theirs").unwrap());
+    let mut replies = client.run(batch).unwrap();
+    assert_eq!(replies.take(foreign).unwrap_err().kind(), ErrorKind::BadArgument);
+    replies.take(good).unwrap();
+    assert_eq!(ours.get(0..4).unwrap()[..], b"ours"[..]);
+    assert_eq!(theirs.get(0..6).unwrap()[..], [0; 6]);
+}

@@ -153,3 +153,22 @@ fn typed_rows_fit_their_table() {
         assert_eq!(points.row(2).update(|point| point.x += 1).await.unwrap().value, Point { x: 4, y: 4 });
     });
 }
+
+#[test]
+fn update_refuses_bytes_that_become_fewer() {
+    // If this broke, the end of an old value would stay behind the new one, which the caller takes for stored.
+    let node = TestNode::start();
+    let client = node.client();
+    let table: Table = client.table("rows").allocate(Spec::new(2).row_len(8)).unwrap();
+    table.row(0).put(b"alice").unwrap();
+    let shorter = table.row(0).update(|bytes| *bytes = b"bob".to_vec()).unwrap_err();
+    assert_eq!(shorter.kind(), ErrorKind::BadArgument);
+    assert_eq!(table.row(0).get().unwrap()[..], *b"alice\0\0\0");
+    table.row(0).update(|bytes| bytes[..5].copy_from_slice(b"carol")).unwrap();
+    assert_eq!(table.row(0).get().unwrap()[..], *b"carol\0\0\0");
+    // Text says where it ends.
+    let names: Table<str> = client.table("names").allocate(Spec::new(2).row_len(8)).unwrap();
+    names.row(1).put("alice").unwrap();
+    names.row(1).update(|name| *name = "bob".to_owned()).unwrap();
+    assert_eq!(names.row(1).get().unwrap().value, "bob");
+}

@@ -150,11 +150,12 @@ fn lock_of_a_map_stops_changes_of_its_entries() {
     for error in [map.update(&1, change).unwrap_err(), map.put(&1, &[2; 8]).unwrap_err(), map.remove(&1).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::OwnLock);
     }
-    for error in [hasty.update(&1, change).unwrap_err(), hasty.put(&1, &[2; 8]).unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-    }
-    held.unlock().unwrap();
+    let late = [hasty.update(&1, change).unwrap_err(), hasty.put(&1, &[2; 8]).unwrap_err()];
+    assert!(late.iter().all(|error| error.kind() == ErrorKind::TimedOut), "{late:?}");
     assert_eq!(map.value(&1), Some([1; 8]));
+    held.unlock().unwrap();
+    // On a busy machine the home may hear of a late call only now.
+    assert!(map.value(&1) == Some([1; 8]) || late.iter().any(crate::Error::is_indeterminate), "{late:?}");
     assert_eq!(hasty.update(&1, change).unwrap().unwrap().value, [2; 8]);
 }
 
