@@ -1,7 +1,7 @@
 //! Rows of the table in which DDSS names a group.
 //!
-//! Row 0 describes the group, row k + 1 the member k. The rows behind them hold nothing: each member holds the lock of one
-//! while it lives.
+//! Row 0 describes the group, row k + 1 the member k. Of the rows behind them each member holds the lock of one while it lives;
+//! they hold nothing. Then follow the last words of the members.
 
 use crate::member::Member;
 use ddss_auth::Key;
@@ -18,6 +18,7 @@ pub(crate) type Row = [u8; ROW_BYTES];
 
 const GROUP: [u8; 4] = *b"GRP1";
 const MEMBER: [u8; 4] = *b"MBR1";
+const LAST_WORD: [u8; 4] = *b"END1";
 
 /// A row is not one of this release, or damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -36,9 +37,39 @@ pub(crate) fn lock_row_of(member: Member, members: u16) -> u64 {
     1 + u64::from(members) + u64::from(member.0)
 }
 
+/// Row of the last word of a member.
+pub(crate) fn word_row_of(member: Member, members: u16) -> u64 {
+    1 + 2 * u64::from(members) + u64::from(member.0)
+}
+
 /// Rows of the table of a group.
 pub(crate) fn rows_of(members: u16) -> u64 {
-    1 + 2 * u64::from(members)
+    1 + 3 * u64::from(members)
+}
+
+/// Last word of a process: whose loss ended it. It stays when the process gives its place up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LastWord {
+    /// Run of the process.
+    pub(crate) run: u32,
+    pub(crate) lost: Member,
+}
+
+impl LastWord {
+    pub(crate) fn encode(self) -> Row {
+        let mut row = [0; ROW_BYTES];
+        row[..4].copy_from_slice(&LAST_WORD);
+        row[4..8].copy_from_slice(&self.run.to_le_bytes());
+        row[8..10].copy_from_slice(&self.lost.0.to_le_bytes());
+        row
+    }
+
+    /// Decodes the last word of a member. `None` if no process in its place has left one.
+    pub(crate) fn decode(row: &[u8], at: u64) -> Result<Option<Self>, RowError> {
+        let Some(row) = written(row, LAST_WORD, at)? else { return Ok(None) };
+        let run = u32::from_le_bytes([row[4], row[5], row[6], row[7]]);
+        Ok(Some(Self { run, lost: Member(u16::from_le_bytes([row[8], row[9]])) }))
+    }
 }
 
 /// Description of a group.
@@ -143,12 +174,17 @@ mod tests {
         assert_eq!(MemberRow::decode(&[0; ROW_BYTES], 4), Ok(None));
         assert_eq!(MemberRow::decode(&[0; 12], 4), Err(RowError { row: 4 }));
         assert_eq!(MemberRow::decode(&group.encode(), 4), Err(RowError { row: 4 }));
+        let word = LastWord { run: 5, lost: Member(2) };
+        assert_eq!(LastWord::decode(&word.encode(), 11), Ok(Some(word)));
+        assert_eq!(LastWord::decode(&[0; ROW_BYTES], 11), Ok(None));
+        assert_eq!(LastWord::decode(&group.encode(), 11), Err(RowError { row: 11 }));
     }
 
     #[test]
     fn no_two_rows_coincide() {
         // If this broke, the lock of one member would be another's, and a death would stay unseen.
-        let mut rows: Vec<u64> = (0..5).flat_map(|k| [row_of(Member(k)), lock_row_of(Member(k), 5)]).collect();
+        let rows_of_one = |k| [row_of(Member(k)), lock_row_of(Member(k), 5), word_row_of(Member(k), 5)];
+        let mut rows: Vec<u64> = (0..5).flat_map(rows_of_one).collect();
         rows.push(0);
         rows.sort_unstable();
         assert_eq!(rows, (0..rows_of(5)).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! A group and its fabric, as a service thread polls them.
 
 use crate::group::{Group, GroupEvent, LostReason};
-use crate::member::Member;
+use crate::member::{Incarnation, Member};
 use crate::mesh::{Mesh, SendError};
 use crate::wake::Wake;
 use ddss_verbs::{Event, Events, Fabric, FabricError, PeerId, PostErrorKind, RegionId, Rights, Trust, Window, Work};
@@ -78,6 +78,12 @@ impl Driver {
     #[must_use]
     pub fn ours(&self) -> Member {
         self.group.ours()
+    }
+
+    /// Returns the process that was seen last in the place of a member: its run is 0 if there was none.
+    #[must_use]
+    pub fn incarnation(&self, member: Member) -> Incarnation {
+        self.group.incarnation(member)
     }
 
     /// Returns the connection to a member.

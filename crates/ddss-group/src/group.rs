@@ -200,8 +200,9 @@ impl Group {
         }
     }
 
-    /// Returns the process that was seen last in the place of a member.
-    fn incarnation(&self, member: Member) -> Incarnation {
+    /// Returns the process that was seen last in the place of a member: its run is 0 if there was none.
+    #[must_use]
+    pub fn incarnation(&self, member: Member) -> Incarnation {
         Incarnation { member, run: self.runs[usize::from(member.0)] }
     }
 

@@ -187,7 +187,7 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
         return Err(RowError { row: 0 }.into());
     }
     if table.len() != rows_of(members) {
-        let theirs = table.len().saturating_sub(1) / 2;
+        let theirs = table.len().saturating_sub(1) / 3;
         return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
     }
     Ok(table)

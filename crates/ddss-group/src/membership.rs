@@ -3,7 +3,7 @@
 //! A thread makes the calls, so that the caller's own thread never waits for a daemon. While no daemon answers, nothing changes:
 //! the members go on.
 
-use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, lock_row_of, row_of};
+use crate::directory::{GroupRow, LastWord, MemberRow, Note, ROW_BYTES, RowError, lock_row_of, row_of, word_row_of};
 use crate::join::{JoinError, JoinOptions, PROBE_MAX, is_taken, take_place};
 use crate::member::{Incarnation, Member};
 use ddss::{Client, ErrorKind, LockGuard, LockOptions, Row, Table};
@@ -116,6 +116,7 @@ pub struct GroupState {
     table: Table,
     shared: Arc<Shared>,
     ours: Incarnation,
+    members: u16,
 }
 
 impl GroupState {
@@ -127,6 +128,31 @@ impl GroupState {
         let row = row_of(self.ours.member);
         let found = MemberRow::decode(&self.table.row(row).get()?, row)?;
         Ok(found.is_some_and(|found| found.run == self.ours.run))
+    }
+
+    /// Leaves the last word of this process: the loss of which member ends it. It outlives the process's place.
+    ///
+    /// # Errors
+    /// The error of a call, whose deadline is short.
+    pub fn leave_word(&self, lost: Member) -> Result<(), JoinError> {
+        let word = LastWord { run: self.ours.run, lost };
+        self.hasty()?.row(word_row_of(self.ours.member, self.members)).put(&word.encode())?;
+        Ok(())
+    }
+
+    /// Returns the last word of a process: the loss of which member has ended it. `None` if it has left none.
+    ///
+    /// # Errors
+    /// The directory has another format, or the error of a call, whose deadline is short.
+    pub fn last_word(&self, of: Incarnation) -> Result<Option<Member>, JoinError> {
+        let row = word_row_of(of.member, self.members);
+        let word = LastWord::decode(&self.hasty()?.row(row).get()?, row)?;
+        Ok(word.filter(|word| word.run == of.run && word.lost.0 < self.members).map(|word| word.lost))
+    }
+
+    /// Returns the table for a process that ends: it waits for no daemon for long.
+    fn hasty(&self) -> Result<Table, JoinError> {
+        Ok(Table::try_from(self.table.segment().with_timeout(PROBE_MAX))?)
     }
 
     /// Publishes another note of this process, soon: what processes that [inspect](crate::inspect) the group see.
@@ -253,7 +279,12 @@ impl Membership {
     /// Returns a handle that changes the state of the group.
     #[must_use]
     pub fn group_state(&self) -> GroupState {
-        GroupState { table: self.table.clone(), shared: self.news.shared.clone(), ours: self.ours }
+        GroupState {
+            table: self.table.clone(),
+            shared: self.news.shared.clone(),
+            ours: self.ours,
+            members: self.members,
+        }
     }
 
     /// Returns the number of places.

@@ -9,14 +9,16 @@ use ddss::Client;
 use ddss_dsm_core::{
     Access, Failure, Homes, PageId, PageRange, Rank, Request, SETTINGS_BYTES, SettingsError, Statistics,
 };
-use ddss_group::{Context, JoinError, JoinOptions, Membership, Mesh, NOTE_BYTES, Wake};
+use ddss_group::{
+    Context, GroupState, Incarnation, JoinError, JoinOptions, Member, Membership, Mesh, NOTE_BYTES, Wake,
+};
 use ddss_runtime::{IdleConfig, ProgressThread};
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Release of the messages between ranks.
@@ -42,6 +44,9 @@ pub struct Space {
     frames: Arc<Frames>,
     thread: ProgressThread,
     pub(crate) checkpoints: Checkpoints,
+    directory: GroupState,
+    /// Rank whose loss has ended the space.
+    lost: OnceLock<Rank>,
 }
 
 impl Space {
@@ -63,6 +68,7 @@ impl Space {
                 JoinError::OtherSettings { theirs, .. } => explain(&theirs, &settings),
                 other => SpaceError::Join(other),
             })?;
+        let directory = membership.group_state();
         let rank = Rank::new(membership.ours().member.0.into()).ok_or(SpaceError::Ended)?;
         let wake = Arc::new(Wake::new().map_err(SpaceError::System)?);
         let (commands, receiver) = channel();
@@ -89,7 +95,8 @@ impl Space {
             ProgressThread::start("ddss-dsm", None, IdleConfig::for_cores(cores), move || Service::new(config))?;
         let bytes = options.bytes.next_multiple_of(SpaceOptions::PAGE_BYTES.into());
         let (ranks, timeout) = (options.ranks, options.timeout);
-        let space = Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints };
+        let lost = OnceLock::new();
+        let space = Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints, directory, lost };
         match space.call(Call::Ready) {
             Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks, waited }),
             Ok(Reply::Value(checkpoint)) => Ok((space, checkpoint)),
@@ -243,6 +250,7 @@ impl Space {
 
     fn call_within(&self, call: Call, timeout: Duration) -> Result<Reply, SpaceError> {
         match self.send(call)?.recv_timeout(timeout) {
+            Ok(Err(Failure::Lost(rank))) => Err(Failure::Lost(*self.lost.get_or_init(|| self.first_lost(rank))).into()),
             Ok(result) => Ok(result?),
             Err(RecvTimeoutError::Timeout) => {
                 // The call may still close pages: no view is made from now on.
@@ -252,6 +260,23 @@ impl Space {
             }
             Err(RecvTimeoutError::Disconnected) => Err(SpaceError::Ended),
         }
+    }
+
+    /// Returns the rank whose loss has ended the space. A rank that is gone may have ended for the loss of another one, before it
+    /// could tell this rank: its last word is in the directory. This rank leaves the same there, before it ends.
+    fn first_lost(&self, noticed: Rank) -> Rank {
+        let run = self.send(Call::Run(noticed)).ok().and_then(|reply| reply.recv_timeout(self.timeout).ok());
+        let first = match run {
+            Some(Ok(Reply::Value(run))) => {
+                let whom = Incarnation { member: Member(noticed.index() as u16), run: run as u32 };
+                // Without a daemon it stays with what this rank has noticed.
+                self.directory.last_word(whom).ok().flatten().and_then(|member| Rank::new(member.0.into()))
+            }
+            _ => None,
+        };
+        let lost = first.unwrap_or(noticed);
+        let _ = self.directory.leave_word(Member(lost.index() as u16));
+        lost
     }
 
     fn send(&self, call: Call) -> Result<Receiver<Result<Reply, Failure>>, SpaceError> {

@@ -46,6 +46,8 @@ pub(crate) enum Call {
     AwaitLeave,
     /// Tells the peers that this rank leaves.
     Leave,
+    /// Asks for the process in the place of a lost rank.
+    Run(Rank),
     /// Ends the space: a call of this rank has passed its deadline, and could still take effect beside later ones.
     GiveUp,
 }
@@ -244,6 +246,10 @@ impl Service {
         match call {
             Call::Engine(request) => self.call(request, reply),
             Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(self.checkpoint)), Err))),
+            Call::Run(rank) => {
+                let lost = self.driver.incarnation(Member(rank.index() as u16));
+                let _ = reply.send(Ok(Reply::Value(lost.run.into())));
+            }
             Call::GiveUp => {}
             Call::AwaitLeave => {
                 self.is_leaving = true;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, ConnectOptions};
 use ddss_auth::Context;
 use ddss_dsm::{Failure, Homes, Space, SpaceError, SpaceOptions};
-use ddss_group::{Group, GroupEvent, JoinOptions, Member, Membership, NOTE_BYTES};
+use ddss_group::{Group, GroupEvent, GroupState, JoinOptions, Member, Membership, NOTE_BYTES};
 use ddss_testkit::Daemon;
 use ddss_verbs::{Events, Fabric, Iwarp, IwarpConfig};
 
@@ -54,6 +54,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 struct Rank {
     fabric: Iwarp,
     group: Group,
+    state: GroupState,
     events: Events,
     start: Instant,
 }
@@ -72,14 +73,14 @@ impl Rank {
         let address = fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let options = JoinOptions::new(ranks, address).number(number).settings(settings).lease(LEASE);
         let membership = Membership::join(&client, &format!("dsm/{NAME}"), &options).unwrap();
-        let context = Context { name: *b"DDSS pages", release: 2 };
+        let (context, state) = (Context { name: *b"DDSS pages", release: 2 }, membership.group_state());
         let group = Group::new(membership, &mut fabric, context, LEASE).unwrap();
-        Self { fabric, group, events: Events::new(), start: Instant::now() }
+        Self { fabric, group, state, events: Events::new(), start: Instant::now() }
     }
 
     /// Polls once; returns what has happened, in words.
     fn step(&mut self) -> Vec<String> {
-        let Self { fabric, group, events, start } = self;
+        let Self { fabric, group, events, start, .. } = self;
         let words = |event: GroupEvent<'_>| match event {
             GroupEvent::Up(member) => format!("up {}", member.0),
             GroupEvent::Lost(member, _) => format!("lost {}", member.0),
@@ -125,6 +126,21 @@ fn join_fails_when_the_space_ends_before_all_ranks_are_there() {
         first.is_finished().then_some(())
     });
     assert_eq!(named(&first.join().unwrap().unwrap_err()), "protocol rank 1");
+}
+
+// If this failed, a rank that ends because another one is lost, before it could tell all others, would be taken for the lost one.
+#[test]
+fn rank_that_ends_for_the_loss_of_another_one_is_not_named() {
+    let daemon = Daemon::start(1).unwrap();
+    let first = join(&daemon, options(3, 0));
+    let mut second = Rank::join(daemon.folder(), 1, 3);
+    second.until("up 0");
+    let (state, of_first) = (second.state.clone(), second.group.incarnation(Member(0)));
+    assert_eq!(state.last_word(of_first).unwrap(), None);
+    state.leave_word(Member(2)).unwrap();
+    drop(second);
+    assert_eq!(named(&first.join().unwrap().unwrap_err()), "lost rank 2");
+    assert_eq!(state.last_word(of_first).unwrap(), Some(Member(2)));
 }
 
 // If this failed, a rank that broke the protocol, or one that comes later in its place, would wait in a space that has ended.

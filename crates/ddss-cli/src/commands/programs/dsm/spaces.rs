@@ -46,10 +46,10 @@ impl Space {
         Ok(all)
     }
 
-    /// Returns the number of ranks that the space is for: its table has a row for the space, and two for each of them.
+    /// Returns the number of ranks that the space is for: its table has a row for the space, and three for each of them.
     fn ranks(&self) -> Option<u64> {
         let table = self.table.as_ref()?;
-        Some(table.len.checked_div(table.row_len.into()).unwrap_or(0).saturating_sub(1) / 2)
+        Some(table.len.checked_div(table.row_len.into()).unwrap_or(0).saturating_sub(1) / 3)
     }
 
     fn live(&self) -> u16 {
