@@ -44,7 +44,9 @@ pub(crate) fn said(command: &mut Command) -> (Option<i32>, String, String) {
 }
 
 pub(crate) fn spaces(daemon: &Daemon) -> Value {
-    serde_json::from_str(&said(&mut ddss(daemon, &["dsm", "ls", "--json"])).1).unwrap()
+    let (code, out, err) = said(&mut ddss(daemon, &["dsm", "ls", "--json"]));
+    assert_eq!(code, Some(0), "{err}");
+    serde_json::from_str(&out).unwrap()
 }
 
 /// Plays a rank, if this process is one.
