@@ -64,12 +64,16 @@ impl Segment {
     ) -> Result<Versioned<T::Output>, Error> {
         let whole = T::LEN.unwrap_or(room);
         let mut len = T::FIRST_READ.map_or(whole, |first| first.min(whole));
+        // The bytes of two puts may decode as a third value.
+        let is_mixed = T::LEN.is_none() && self.location().model == Model::Null;
+        let atomic = is_mixed.then(|| self.with_model(Model::Write));
+        let read = atomic.as_ref().unwrap_or(self);
         loop {
             let mut buffer = T::buffer(len, Seal);
             let bytes = T::bytes_mut(&mut buffer, Seal);
             let stamp = match time {
-                None => self.get_into(offset, bytes).await?,
-                Some(time) => self.get_by(time, offset, bytes).await?,
+                None => read.get_into(offset, bytes).await?,
+                Some(time) => read.get_by(time, offset, bytes).await?,
             };
             match T::decode(buffer, Seal) {
                 Decoded::Value(value) => return Ok(Versioned { value, stamp }),

@@ -26,7 +26,11 @@ impl LocalBucket<'_> {
             if word.expiry_ms() > 0 && word.is_expired(now_ms()) {
                 return Some(None);
             }
-            let read = |into: &mut [u8]| self.row.read(self.layout.value_at(slot), into);
+            let read = |into: &mut [u8]| {
+                self.row.read(self.layout.value_at(slot), into)?;
+                // The code of a user's type decodes only bytes of one put.
+                (V::FIRST_READ.is_none() || self.row.is_whole()).then_some(())
+            };
             let value = V::read(self.layout.value_bytes, read, Seal)?;
             return Some(Some(Entry { value, version: self.row.version(), expiry_ms: word.expiry_ms() }));
         }
