@@ -85,6 +85,7 @@ fn program_runs_for_each_unit_and_failures_are_listed_and_retried() {
         (&["river", "units", "ls", "none"][..], "there is no list none: `ddss river units add` creates it"),
         (&["river", "units", "work", "u", "no-such-program"], "cannot run no-such-program"),
         (&["river", "units", "add", "u", "x", "--lease", "3"], "queue u has lease in ms 10000"),
+        (&["river", "units", "add", "u", "x", "--copies", "2"], "list u has --copies 1, not 2: leave the option out"),
     ] {
         let refused = said(&daemon, words);
         assert!(refused.code == 1 && refused.err.contains(error), "{refused:?}");

@@ -88,9 +88,9 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Removes a collection that could not be completed.
-    pub(super) fn remove(self) {
-        let _ = self.table.segment().clone().release();
+    /// Removes a collection that could not be completed. Returns false if it may be left.
+    pub(super) fn remove(self) -> bool {
+        self.table.segment().clone().release().is_ok()
     }
 
     /// Reads the parts of a complete collection.

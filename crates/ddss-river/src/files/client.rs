@@ -212,12 +212,10 @@ impl State {
         true
     }
 
-    /// Begins to write a part on two servers. Returns false if one of them is gone.
-    pub(super) fn write(&mut self, generation: u64, servers: [u64; 2]) -> bool {
-        let [Some(first), Some(second)] = servers.map(|server| self.servers.get(&server).copied()) else {
-            return false;
-        };
-        let targets = [first, second];
+    /// Begins to write a part on two servers. Returns the number of one that is gone.
+    pub(super) fn write(&mut self, generation: u64, servers: [u64; 2]) -> Result<(), u64> {
+        let [first, second] = servers.map(|server| self.servers.get(&server).copied().ok_or(server));
+        let targets = [first?, second?];
         self.writing = Some(Writing {
             generation,
             targets,
@@ -226,7 +224,14 @@ impl State {
             committed: [false; 2],
             failed: None,
         });
-        true
+        Ok(())
+    }
+
+    /// Drops a part that was begun, as far as its servers are here.
+    pub(super) fn abort(&mut self, generation: u64, servers: [u64; 2]) {
+        let message = FileMessage::Abort { generation };
+        let members = servers.iter().filter_map(|server| self.servers.get(server));
+        self.orders.extend(members.map(|member| (*member, Order::Message(message.encode()))));
     }
 
     /// Returns a slot of so many for the next chunk.

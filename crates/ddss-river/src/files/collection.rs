@@ -121,12 +121,18 @@ impl Files {
             (state.servers.len() >= 2).then(|| state.servers.keys().copied().collect::<Vec<_>>())
         })?;
         let catalogue = Catalogue::create(&self.client, name, self.options.copies)?;
-        let loaded = self.load_parts(&catalogue, &servers, from);
+        let mut begun = Vec::new();
+        let loaded = self.load_parts(&catalogue, &servers, from, &mut begun);
         self.shared.call(|state| state.writing = None);
         match loaded {
             Ok(parts) => Ok(CollectionInfo::of(&parts)),
             Err(error) => {
-                catalogue.remove();
+                // Nobody reads parts whose collection is gone.
+                if catalogue.remove() {
+                    self.shared.call(|state| {
+                        begun.into_iter().for_each(|(generation, servers)| state.abort(generation, servers));
+                    });
+                }
                 Err(error)
             }
         }
@@ -137,13 +143,17 @@ impl Files {
         catalogue: &Catalogue,
         servers: &[u64],
         from: &mut impl Read,
+        begun: &mut Vec<(u64, [u64; 2])>,
     ) -> Result<Vec<PartRow>, QueueError> {
         let mut parts = Vec::new();
         loop {
             let number = parts.len();
             let pair = [servers[number % servers.len()], servers[(number + 1) % servers.len()]];
             let is_last_number = number as u32 + 1 == PARTS_MAX;
-            let part = self.load_part(pair, from, if is_last_number { PART_BYTES_MAX } else { PART_BYTES })?;
+            let generation = random() % GENERATION_MAX;
+            begun.push((generation, pair));
+            let bytes_max = if is_last_number { PART_BYTES_MAX } else { PART_BYTES };
+            let part = self.load_part(generation, pair, from, bytes_max)?;
             if part.bytes == 0 && number > 0 {
                 break;
             }
@@ -157,11 +167,15 @@ impl Files {
         Ok(parts)
     }
 
-    fn load_part(&self, servers: [u64; 2], from: &mut impl Read, bytes_max: u64) -> Result<PartRow, QueueError> {
-        let generation = random() % GENERATION_MAX;
-        if !self.shared.call(|state| state.write(generation, servers)) {
-            return Err(QueueError::ServerLost { server: servers[0] });
-        }
+    fn load_part(
+        &self,
+        generation: u64,
+        servers: [u64; 2],
+        from: &mut impl Read,
+        bytes_max: u64,
+    ) -> Result<PartRow, QueueError> {
+        let lost = |server| QueueError::ServerLost { server };
+        self.shared.call(|state| state.write(generation, servers)).map_err(lost)?;
         let (mut bytes, mut buffer) = (0_u64, vec![0; CHUNK_BYTES as usize]);
         while bytes < bytes_max {
             let length = fill(from, &mut buffer)?;
@@ -200,16 +214,24 @@ impl Files {
     /// There is no such collection, or a call failed.
     pub fn verify(&mut self, name: &str) -> Result<Vec<Damage>, QueueError> {
         let parts = Catalogue::read(&self.client, name)?;
-        let mut damages = Vec::new();
+        let (mut damages, mut absent) = (Vec::new(), Vec::new());
         for (number, part) in (0..).zip(parts) {
             for mirror in Mirror::BOTH {
                 let server = part.servers[mirror as usize];
                 let damage = |chunk| Damage { part: number, server, chunk };
+                // One that did not come once is not waited for again.
+                if absent.contains(&server) {
+                    damages.push(damage(None));
+                    continue;
+                }
                 let came = self.wait("", |state| state.servers.contains_key(&server).then_some(()));
                 match came.and_then(|()| self.verify_part(number, part, mirror)) {
                     Ok(None) => {}
                     Ok(Some(chunk)) => damages.push(damage(Some(chunk))),
-                    Err(QueueError::TimedOut { .. }) => damages.push(damage(None)),
+                    Err(QueueError::TimedOut { .. }) => {
+                        absent.push(server);
+                        damages.push(damage(None));
+                    }
                     Err(error) => return Err(error),
                 }
             }

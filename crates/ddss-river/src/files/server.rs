@@ -10,7 +10,7 @@ use ddss_group::{Member, Wake};
 use ddss_river_core::codec::{Message, decode, encode};
 use ddss_river_core::{ChunkReply, ChunkRequest, ChunkServer, ReaderId};
 use ddss_runtime::{IdleConfig, ProgressThread};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +56,7 @@ impl FileServer {
                 readers: BTreeMap::new(),
                 parts: BTreeMap::new(),
                 writes: BTreeMap::new(),
+                written: BTreeSet::new(),
                 is_sending: [false; SEND_SLOTS as usize],
                 is_fenced: fenced,
             };
@@ -85,6 +86,8 @@ struct Server {
     /// Parts that are open for reading. `None`: this server has no such part.
     parts: BTreeMap<u64, StoredPart>,
     writes: BTreeMap<(Member, u64), NewPart>,
+    /// Complete parts, each with the member that has written it and may drop it while it is here.
+    written: BTreeSet<(Member, u64)>,
     /// Slots whose bytes must not change yet.
     is_sending: [bool; SEND_SLOTS as usize],
     is_fenced: Arc<AtomicBool>,
@@ -144,10 +147,11 @@ impl Server {
     fn store_chunk(&mut self, port: &Port, from: Member, message: FileMessage<'_>) -> Option<bool> {
         let FileMessage::Store { generation, chunk, slot, length, checksum } = message else { return None };
         let bytes = port.received(from, slot, length)?;
+        let key = (from, generation);
         if crc32c::crc32c(&bytes) != checksum {
+            self.drop_write(key);
             return Some(false);
         }
-        let key = (from, generation);
         if !self.writes.contains_key(&key) {
             let others = self.writes.range((from, 0)..=(from, u64::MAX)).count();
             let new = if others < WRITES_MAX { self.store.create(generation).ok() } else { None };
@@ -155,6 +159,9 @@ impl Server {
             self.writes.insert(key, new);
         }
         let written = self.writes.get_mut(&key)?.write(chunk, &bytes, checksum);
+        if written.is_err() {
+            self.drop_write(key);
+        }
         Some(written.is_ok())
     }
 
@@ -165,8 +172,25 @@ impl Server {
         let committed = self.store.commit(&part, bytes);
         if committed.is_err() {
             self.store.discard(&part);
+        } else {
+            self.written.insert((from, generation));
         }
         committed.is_ok()
+    }
+
+    fn drop_write(&mut self, key: (Member, u64)) {
+        if let Some(part) = self.writes.remove(&key) {
+            self.store.discard(&part);
+        }
+    }
+
+    /// Drops a part of a collection whose loading failed.
+    fn abort(&mut self, from: Member, generation: u64) {
+        self.drop_write((from, generation));
+        if self.written.remove(&(from, generation)) {
+            self.parts.remove(&generation);
+            self.store.remove(generation);
+        }
     }
 }
 
@@ -195,6 +219,10 @@ impl Handler for Server {
                 port.send(from, &FileMessage::Committed { generation, is_done });
                 true
             }
+            FileMessage::Abort { generation } => {
+                self.abort(from, generation);
+                true
+            }
             _ => false,
         }
     }
@@ -204,11 +232,8 @@ impl Handler for Server {
             self.engine.disconnect(reader);
         }
         let keys: Vec<_> = self.writes.range((member, 0)..=(member, u64::MAX)).map(|(key, _)| *key).collect();
-        for key in keys {
-            if let Some(part) = self.writes.remove(&key) {
-                self.store.discard(&part);
-            }
-        }
+        keys.into_iter().for_each(|key| self.drop_write(key));
+        self.written.retain(|(writer, _)| *writer != member);
     }
 
     fn on_sent(&mut self, slot: u16) {

@@ -86,6 +86,13 @@ impl Store {
         }
     }
 
+    /// Removes a complete part, the file that makes it one first.
+    pub(super) fn remove(&self, generation: u64) {
+        for end in [".part", ".crc"] {
+            let _ = fs::remove_file(self.path(generation, end));
+        }
+    }
+
     /// Completes a part: afterwards it survives a loss of power.
     pub(super) fn commit(&self, part: &NewPart, bytes: u64) -> io::Result<()> {
         if bytes > PART_BYTES_MAX || part.checksums.len() != chunks_of(bytes) as usize {

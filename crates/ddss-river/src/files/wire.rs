@@ -22,6 +22,8 @@ pub(super) enum FileMessage<'a> {
     Stored { generation: u64, chunk: u32, is_done: bool },
     /// The part has this length, and no more chunks follow.
     Commit { generation: u64, bytes: u64 },
+    /// The sender drops a part that it has written, complete or not.
+    Abort { generation: u64 },
     /// The part is on the disk, or not.
     Committed { generation: u64, is_done: bool },
 }
@@ -32,6 +34,7 @@ const STORE: u8 = 2;
 const STORED: u8 = 3;
 const COMMIT: u8 = 4;
 const COMMITTED: u8 = 5;
+const ABORT: u8 = 6;
 
 impl<'a> FileMessage<'a> {
     /// Encodes a message. `Window` needs the own window in its encoded form: see [`encode_window`].
@@ -62,6 +65,10 @@ impl<'a> FileMessage<'a> {
                 bytes.extend_from_slice(&generation.to_le_bytes());
                 bytes.extend_from_slice(&length.to_le_bytes());
             }
+            Self::Abort { generation } => {
+                bytes.push(ABORT);
+                bytes.extend_from_slice(&generation.to_le_bytes());
+            }
             Self::Committed { generation, is_done } => {
                 bytes.push(COMMITTED);
                 bytes.extend_from_slice(&generation.to_le_bytes());
@@ -87,6 +94,7 @@ impl<'a> FileMessage<'a> {
             },
             STORED => Self::Stored { generation: fields.long()?, chunk: fields.word()?, is_done: fields.flag()? },
             COMMIT => Self::Commit { generation: fields.long()?, bytes: fields.long()? },
+            ABORT => Self::Abort { generation: fields.long()? },
             COMMITTED => Self::Committed { generation: fields.long()?, is_done: fields.flag()? },
             _ => return None,
         };
@@ -152,6 +160,7 @@ mod tests {
             FileMessage::Stored { generation: 5, chunk: 7, is_done: true },
             FileMessage::Commit { generation: 5, bytes: 1 << 40 },
             FileMessage::Committed { generation: 5, is_done: false },
+            FileMessage::Abort { generation: 5 },
         ];
         for message in messages {
             let bytes = message.encode();

@@ -190,6 +190,34 @@ fn damaged_chunks_come_from_the_other_mirror_and_lost_ones_are_named() {
     assert!(text.contains("of part 0 of collection pages is lost on file servers"), "{text}");
 }
 
+// If this failed, files that nobody reads would fill the disks, and a process could not load after four failures.
+#[test]
+fn failed_loading_leaves_no_parts() {
+    if is_child() {
+        return;
+    }
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the source is broken"))
+        }
+    }
+    let (nodes, servers) = two_servers("failed_loading_leaves_no_parts");
+    let mut files = join(&nodes[0]);
+    // The first one has a complete part.
+    for chunks in [260, 1, 1, 1, 1, 1] {
+        let error = files.load("pages", &mut Cursor::new(pattern(1, chunks * CHUNK)).chain(Broken)).unwrap_err();
+        assert!(matches!(error, QueueError::System(_)), "{error}");
+    }
+    files.load("pages", &mut Cursor::new(b"bytes")).unwrap();
+    let names = |server: &Server| {
+        fs::read_dir(&server.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    // The aborts came before the new part: a server takes messages in their order.
+    servers.iter().for_each(|server| assert_eq!(names(server).len(), 3, "{:?}", names(server)));
+    assert_same(&read_all(&mut files, "pages"), b"bytes");
+}
+
 // If this failed, half a collection would be taken for a whole one, or a lost server would stop its writers.
 #[test]
 fn interrupted_loading_leaves_no_collection() {

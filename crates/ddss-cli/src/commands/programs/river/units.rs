@@ -6,6 +6,7 @@ use crate::arguments::river::{UnitState, UnitsAddOptions, UnitsCommand, UnitsLis
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::output::table::Table;
+use ddss::{Client, ReplicationInfo};
 use ddss_river::{QueueError, UnitInfo, UnitOptions, UnitQueue, UnitStatus};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, stdin};
@@ -39,7 +40,11 @@ fn open_or_create(options: &UnitsAddOptions) -> Result<UnitQueue, CommandError> 
     if !is_given {
         match UnitQueue::open(&client, &list.name) {
             Err(QueueError::UnknownUnits { .. }) => {}
-            other => return Ok(other?),
+            other => {
+                let opened = other?;
+                check_copies(&client, &list.name, *copies)?;
+                return Ok(opened);
+            }
         }
     }
     let mut chosen = UnitOptions::new();
@@ -53,6 +58,17 @@ fn open_or_create(options: &UnitsAddOptions) -> Result<UnitQueue, CommandError> 
         chosen = chosen.lease(Duration::from_secs(*seconds));
     }
     Ok(UnitQueue::create(&client, &list.name, chosen.copies(copies.unwrap_or(1)))?)
+}
+
+/// Refuses another number of copies than the list has.
+fn check_copies(client: &Client, name: &str, wanted: Option<u8>) -> Result<(), CommandError> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    let replication = client.segment(&format!("river/{name}/units")).open()?.stat()?.replication;
+    let copies = if replication == ReplicationInfo::None { 1 } else { 2 };
+    if copies == wanted {
+        return Ok(());
+    }
+    Err(CommandError::Refused(format!("list {name} has --copies {copies}, not {wanted}: leave the option out")))
 }
 
 fn add(options: &UnitsAddOptions, json: bool) -> Result<(), CommandError> {

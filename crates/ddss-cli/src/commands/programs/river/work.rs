@@ -68,10 +68,10 @@ pub(super) fn work(options: &UnitsWorkOptions, json: bool) -> Result<(), Command
     if let Some(signal) = signal {
         return Err(CommandError::Returned { signal });
     }
-    let is_failed = |unit: &Result<ddss_river::UnitInfo, QueueError>| {
-        unit.as_ref().is_ok_and(|unit| unit.status == UnitStatus::Failed)
-    };
-    let failed = workers.queue.list()?.filter(is_failed).count();
+    let mut failed = 0;
+    for unit in workers.queue.list()? {
+        failed += u64::from(unit?.status == UnitStatus::Failed);
+    }
     if !json {
         println!("{name}: {} units done here", workers.done.load(Ordering::Relaxed));
     }
