@@ -281,7 +281,7 @@ Examples:
 
 pub(crate) const DSM_RM: &str = "\
 Examples:
-  ddss dsm rm heat           after all of its ranks have ended: its checkpoint too
+  ddss dsm rm heat           after all ranks have ended; its checkpoint too
   ddss dsm rm heat --force   its ranks go on without a name";
 
 pub(crate) const RIVER: &str = "\

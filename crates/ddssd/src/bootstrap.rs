@@ -82,7 +82,7 @@ impl Bootstrap {
         if found != Some(identity) {
             identity.write(&config.state_folder).map_err(state)?;
         }
-        let memory = config.memory_folder.to_string_lossy() + "\n";
+        let memory = format!("{}\n{}\n", config.state_folder.display(), config.memory_folder.display());
         replace_file_atomically(&config.state_folder, MEMORY_MARK_NAME, memory.as_bytes()).map_err(state)?;
         // After the identity: a crash in between leaves a member.
         end_founding(&config.state_folder).map_err(state)?;
@@ -112,7 +112,7 @@ pub(crate) fn check_founding(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// File in the state folder with the memory folder of the last start.
+/// File in the state folder with its own path, and the memory folder of the last start.
 const MEMORY_MARK_NAME: &str = "memory-folder";
 
 /// Refuses a start beside the segments of the last one: a member that comes back without them gives them up.
@@ -121,6 +121,9 @@ pub(crate) fn check_memory(config: &Config) -> Result<(), StartError> {
         return Ok(());
     }
     let Ok(last) = std::fs::read_to_string(config.state_folder.join(MEMORY_MARK_NAME)) else { return Ok(()) };
+    // A copy of the state folder is the node without its segments.
+    let own = format!("{}\n", config.state_folder.display());
+    let Some(last) = last.strip_prefix(&own) else { return Ok(()) };
     let last = PathBuf::from(last.trim_end_matches('\n'));
     let has_segments = |folder: &Path| {
         let registry = Registry::open_existing(&folder.join(Registry::FILE_NAME));

@@ -57,7 +57,7 @@ fn cluster_begins_only_where_somebody_asked_for_one() {
 
     std::fs::remove_dir_all(folder.join("state")).unwrap();
     assert_eq!(run_ddss(folder, &["cluster", "init"], "").unwrap().code, 0);
-    serve(folder, &["--discard"]).0.end().unwrap();
+    serve(folder, &["--discard", "--listen", "127.0.0.1:0"]).0.end().unwrap();
     assert!(!folder.join("state/found").exists(), "the permission stays after the cluster began");
     serve(folder, &[]).0.end().unwrap();
     // The key was restored, the state was not.
@@ -147,7 +147,7 @@ fn member_is_not_started_beside_its_segments() {
     allow_founding(node.path()).unwrap();
     let other = node.join("other");
     let elsewhere = ["--memory-dir", other.to_str().unwrap()];
-    let (mut daemon, _) = serve(node.path(), &[]);
+    let (mut daemon, _) = serve(node.path(), &["--listen", "127.0.0.1:0"]);
     assert_eq!(run_ddss(node.path(), &["allocate", "kept", "64"], "").unwrap().code, 0);
     daemon.end().unwrap();
     let why = refusal(node.path(), &elsewhere);
