@@ -34,11 +34,13 @@ fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
             assert_eq!(victim.ask(&format!("allocate-churn many {COUNT}")).unwrap(), "ok allocating");
             std::thread::sleep(Duration::from_millis(7 * round + 1));
             victim.kill().unwrap();
-            // Pending claims must end first; then a name is listed or free.
+            // Claims and releases that the client sent must end first; then a name is listed or free.
             for name in &names {
-                let segment = retry(|| own.segment(name).open_or_allocate(Spec::new(64)));
-                let put = segment.put(0, name.as_bytes()).unwrap();
-                let seen = other.segment(name).open().unwrap().get(0..name.len() as u64).unwrap();
+                let (put, seen) = retry(|| {
+                    let segment = own.segment(name).open_or_allocate(Spec::new(64))?;
+                    let put = segment.put(0, name.as_bytes())?;
+                    Ok((put, other.segment(name).open()?.get(0..name.len() as u64)?))
+                });
                 assert_eq!((&seen[..], seen.version()), (name.as_bytes(), put.version), "{name} is whole");
                 assert_eq!(put.version.0, 1, "{name} is new");
             }

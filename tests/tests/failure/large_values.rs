@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: usize = 12 << 20;
@@ -201,16 +201,26 @@ fn page_faults(daemon: &Daemon) -> u64 {
 // If this failed, each large put would wait for fresh pages at its home: a fifth of its time.
 #[test]
 fn large_puts_in_a_row_use_the_same_memory() {
+    /// Time for which the home keeps the memory.
+    const KEPT: Duration = Duration::from_secs(1);
+    const ROUNDS_MAX: usize = 50;
     let [home, other] = pair();
     let value = pattern(0, BYTES);
     client(&home).segment("large").allocate(Spec::new(BYTES as u64)).unwrap();
     let far = client(&other);
     let segment = retry(|| far.segment("large").open());
-    let faults = [(); 6].map(|()| {
-        let before = page_faults(&home);
-        segment.put(0, &value).unwrap();
-        page_faults(&home) - before
-    });
-    let pages = (BYTES / 4096) as u64;
-    assert!(faults[2..].iter().sum::<u64>() < pages, "{faults:?}");
+    // The home gives the memory back after a second without a large put: on a busy machine one put may take longer.
+    let is_in_a_row = || {
+        let faults = [(); 6].map(|()| {
+            let (before, began) = (page_faults(&home), Instant::now());
+            segment.put(0, &value).unwrap();
+            (page_faults(&home) - before, began.elapsed())
+        });
+        let pages = (BYTES / 4096) as u64;
+        let is_slow = faults.iter().any(|(_, took)| *took > KEPT / 2);
+        let few = faults[2..].iter().map(|(faults, _)| faults).sum::<u64>() < pages;
+        assert!(few || is_slow, "{faults:?}");
+        few
+    };
+    assert!((0..ROUNDS_MAX).any(|_| is_in_a_row()), "no six puts were in a row");
 }
