@@ -31,6 +31,11 @@ pub enum AdminRequest {
         #[serde(default)]
         force: bool,
     },
+    /// Reports names of the directory, in their order.
+    Names {
+        /// Name after which the report begins.
+        after: Option<String>,
+    },
 }
 
 /// A response to the operator.
@@ -49,6 +54,9 @@ pub enum AdminResponse {
         names: usize,
         /// True if a majority of the voters is reachable, as far as this node knows.
         majority: bool,
+        /// Microseconds by which the clock of this node is ahead of the leader's, when it last asked.
+        #[serde(default)]
+        clock_ahead_us: i64,
     },
     /// The node is no longer a member.
     Left {
@@ -66,8 +74,22 @@ pub enum AdminResponse {
         /// Number of these segments.
         uncopied: usize,
     },
+    /// The next names of the directory; none means that there are no more.
+    Names {
+        /// Names in their order.
+        names: Vec<NameReport>,
+    },
     /// The request was refused, with the reason.
     Refused(String),
+}
+
+/// One name of the directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NameReport {
+    /// Name of the segment.
+    pub name: String,
+    /// Id of its home.
+    pub home: u16,
 }
 
 /// One node of a cluster.
@@ -86,6 +108,8 @@ pub struct NodeReport {
 }
 
 impl AdminRequest {
+    /// Maximum number of names of one response.
+    pub const NAMES_MAX: usize = 1000;
     /// Maximum time of one response.
     pub const RESPONSE_MAX: Duration = Duration::from_secs(10);
     /// Longest time without progress after which a leaving node waits for no more copies.

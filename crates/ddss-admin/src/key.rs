@@ -88,6 +88,17 @@ impl ClusterKey {
         &self.0
     }
 
+    /// Returns the key with which the nodes of a recovered cluster talk to each other. Another cluster, from which it was
+    /// recovered, has the same key file and another id. The handshake hashes the key, so each bit of the id changes all.
+    #[must_use]
+    pub fn of_cluster(&self, id: u64) -> Self {
+        let mut bytes = self.0;
+        for (byte, id) in bytes.iter_mut().zip(id.to_le_bytes()) {
+            *byte ^= id;
+        }
+        Self(bytes)
+    }
+
     /// Returns the key as text, to carry it to another node. It is the whole secret.
     pub fn token(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -22,14 +22,16 @@ mod admin_socket;
 mod error_chain;
 mod exit_code;
 mod key;
+mod recovery;
 mod settings;
 pub mod storage;
 
-pub use admin_socket::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
+pub use admin_socket::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeReport};
 pub use ddss_ipc::{Liveness, StatusReadError, client_folder, read_all_statuses, read_status};
 pub use error_chain::format_error_chain;
 pub use exit_code::ExitReason;
 pub use key::{ClusterKey, KeyError};
+pub use recovery::{RecoveredName, RecoveryMode, RecoveryReport, SurvivorReport};
 pub use settings::arguments::Arguments;
 pub use settings::byte_size::ByteSize;
 pub use settings::choices::{CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles};

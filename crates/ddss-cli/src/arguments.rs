@@ -1,22 +1,27 @@
 //! Command line arguments of `ddss`.
 
+pub(crate) mod cluster;
 pub(crate) mod dsm;
 pub(crate) mod map;
 pub(crate) mod river;
 pub(crate) mod values;
 
+pub(crate) use crate::arguments::cluster::{
+    BackupCommand, ClusterCommand, JoinOptions, LeaveOptions, MembershipCommand, RecoverOptions, RestoreOptions,
+    SnapshotOptions,
+};
 pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions, model};
 
 use crate::arguments::dsm::{DsmCommand, DsmRankOptions};
 use crate::arguments::map::MapCommand;
 use crate::arguments::river::RiverCommand;
-use crate::arguments::values::{node, octal, placement, size};
+use crate::arguments::values::{octal, placement, size};
 use crate::demo::{DemoClientOptions, DemoOptions};
 use crate::examples;
 use crate::node_process::DemoNodeOptions;
 use crate::output::value_format::ValueFormat;
 use clap::{Args, Parser, Subcommand};
-use ddss::{Model, NodeId, Placement, Storage};
+use ddss::{Model, Placement, Storage};
 use ddss_core::status::Kind as CallKind;
 use std::path::PathBuf;
 
@@ -167,59 +172,6 @@ pub(crate) enum Command {
 pub(crate) enum Program {
     Ddss,
     Ddssd,
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum ClusterCommand {
-    /// Create the key of a new cluster on this node
-    #[command(after_help = examples::CLUSTER_INIT)]
-    Init(StateOptions),
-    /// Print the cluster key for another node; it is the cluster's only secret
-    #[command(after_help = examples::CLUSTER_TOKEN)]
-    Token(StateOptions),
-    /// Prepare this node to join a cluster when its daemon starts
-    #[command(after_help = examples::CLUSTER_JOIN)]
-    Join(JoinOptions),
-    /// Remove the node of the running daemon from its cluster, with the names of its segments
-    #[command(after_help = examples::CLUSTER_LEAVE)]
-    Leave(LeaveOptions),
-    /// Remove a node that will not come back, with the names of its segments
-    #[command(after_help = examples::CLUSTER_REMOVE)]
-    Remove(RemoveOptions),
-    /// Show the leader, the voters and the live nodes
-    #[command(after_help = examples::CLUSTER_STATUS)]
-    Status(DaemonOptions),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct JoinOptions {
-    /// Address on which a node of the cluster listens
-    pub(crate) address: ddss_admin::HostPort,
-    /// Token that `ddss cluster token` prints there; `-` reads it from standard input
-    pub(crate) token: String,
-    #[command(flatten)]
-    pub(crate) state: StateOptions,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LeaveOptions {
-    /// Leave even if segments exist only on this node; they are lost
-    #[arg(long)]
-    pub(crate) force: bool,
-    #[command(flatten)]
-    pub(crate) place: DaemonOptions,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct RemoveOptions {
-    /// Node number
-    #[arg(value_parser = node)]
-    pub(crate) node: NodeId,
-    /// Remove the node even if it is alive: its daemon ends, and segments that exist only there are lost
-    #[arg(long)]
-    pub(crate) force: bool,
-    #[command(flatten)]
-    pub(crate) place: DaemonOptions,
 }
 
 /// State folder of a daemon: the files that survive a restart.

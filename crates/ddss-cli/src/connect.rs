@@ -4,7 +4,7 @@ use crate::arguments::{AllocateOptions, DaemonOptions, SegmentOptions};
 use crate::error::CommandError;
 use ddss::{Client, ConnectOptions, Mode, Segment, Spec};
 use serde_json::json;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Connects to the daemon in the directory that the arguments name.
 pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
@@ -13,11 +13,21 @@ pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
 
 /// Connects for so many threads.
 pub(crate) fn connect_with_channels(place: &DaemonOptions, channels: usize) -> Result<Client, CommandError> {
-    let options = match &place.dir {
+    Ok(Client::connect_with(options(place).channels(channels))?)
+}
+
+fn options(place: &DaemonOptions) -> ConnectOptions {
+    match &place.dir {
         Some(folder) => ConnectOptions::new().directory(folder),
         None => ConnectOptions::new(),
-    };
-    Ok(Client::connect_with(options.channels(channels))?)
+    }
+}
+
+/// Connects for calls that may wait for a lock, or until a cluster has recovered.
+pub(crate) fn connect_patiently(place: &DaemonOptions) -> Result<Client, CommandError> {
+    /// Timeout of a call.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    Ok(Client::connect_with(options(place).timeout(PATIENCE).channels(1))?)
 }
 
 /// Opens the segment that the arguments name.

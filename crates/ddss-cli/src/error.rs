@@ -48,6 +48,25 @@ pub(crate) enum CommandError {
         "the file holds parts of several versions, because the segment changed during the export: export again, or take its lock"
     )]
     MixedVersions,
+    #[error("the snapshot lacks {count} segments: take another one when they can be read")]
+    Incomplete {
+        /// Number of segments.
+        count: usize,
+    },
+    #[error("{why}")]
+    Recovery {
+        /// Reason that the daemon's program gave.
+        why: String,
+        /// Its exit code.
+        code: u8,
+    },
+    #[error("cannot restore {name}, go on with --skip-existing")]
+    Restore {
+        /// Name of the segment.
+        name: String,
+        #[source]
+        source: Box<CommandError>,
+    },
     #[error("this command has no JSON output: omit --json")]
     NoJsonOutput,
     #[error("{0}")]
@@ -101,6 +120,9 @@ impl CommandError {
         match self {
             Self::StatusRead(ddss_admin::StatusReadError::NotFound { .. }) => 4,
             Self::DaemonEnded(_) => 4,
+            // The other codes of the daemon mean something else here.
+            Self::Recovery { code: 2, .. } => 2,
+            Self::Restore { source, .. } => source.exit_code(),
             Self::NoJsonOutput | Self::InvalidSize(_) | Self::River(ddss_river::QueueError::Config(_)) => 2,
             // As a shell reports a program that the signal ended.
             Self::Interrupted { signal } | Self::Returned { signal } => 128 + signal,

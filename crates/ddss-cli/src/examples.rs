@@ -249,6 +249,32 @@ Examples:
 The number is not given again. A node that returns under it ends by itself, and
 joins anew with an empty state folder.";
 
+pub(crate) const CLUSTER_SNAPSHOT: &str = "\
+Examples:
+  ddss cluster snapshot /backup/tuesday
+  ddss cluster snapshot /backup/some --only 'score*'
+
+A segment is stored whole at one version, a table row by row. Code 1 names the
+segments that could not be read; the file holds the others.";
+
+pub(crate) const CLUSTER_RECOVER: &str = "\
+Examples:
+  ddss cluster recover          what lives here? Its daemon is stopped
+  ddss cluster recover --yes    on the survivor whose log ends last
+  ddss cluster recover --join 10.0.0.1:7400 --yes   on each other survivor
+
+Only when most voters will not come back. Nodes of the former cluster are
+refused when they return. Run it as the user of the daemon.";
+
+pub(crate) const CLUSTER_RESTORE: &str = "\
+Examples:
+  ddss cluster restore /backup/tuesday --check   is the file whole?
+  ddss cluster restore /backup/tuesday           into an empty cluster
+  ddss cluster restore /backup/tuesday --skip-existing
+
+Start programs afterwards: they would see segments that are still empty. An
+interrupted restore is continued with --skip-existing.";
+
 pub(crate) const CLUSTER_STATUS: &str = "\
 Examples:
   ddss cluster status   one sentence; `ddss nodes` is the table";

@@ -33,7 +33,7 @@ mod reference_pages;
 mod status_page;
 mod top;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, ClusterCommand, Command};
 use clap::Parser;
 use error::CommandError;
 use output::terminal_text::{OutputClosed, SIGPIPE_EXIT_CODE};
@@ -94,8 +94,8 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Hexdump(options) => commands::data::hexdump(options, json),
         Command::Watch(options) => commands::data::watch(options, json),
         Command::History(options) => commands::segments::history(options, json),
-        Command::Export(options) => commands::files::export(options, json),
-        Command::Import(options) => commands::files::import(options, json),
+        Command::Export(options) => commands::backup::files::export(options, json),
+        Command::Import(options) => commands::backup::files::import(options, json),
         Command::Chmod(options) => commands::segments::chmod(options, json),
         Command::Map(command) => commands::map::run(command, json),
         Command::Locks(options) => commands::locks::locks(options, json),
@@ -118,6 +118,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Trace(options) => commands::trace::run(options, json),
         Command::Status(place) => commands::status::run(place, json),
         Command::Nodes(place) => commands::cluster::nodes(place, json),
-        Command::Cluster(command) => commands::cluster::run(command, json),
+        Command::Cluster(ClusterCommand::Membership(command)) => commands::cluster::run(command, json),
+        Command::Cluster(ClusterCommand::Backup(command)) => commands::backup::run(command, json),
     }
 }

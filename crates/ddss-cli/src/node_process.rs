@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,13 +41,17 @@ pub(crate) fn tie_to_parent(parent: i32, signal: Signal) -> Result<(), CommandEr
     Ok(())
 }
 
+/// Returns the path of `ddssd`: beside this program, else the one that the shell would find.
+pub(crate) fn daemon_program() -> Result<PathBuf, CommandError> {
+    let beside = std::env::current_exe().map_err(CommandError::system("find the path of this program"))?;
+    let beside = beside.with_file_name("ddssd");
+    Ok(if beside.exists() { beside } else { "ddssd".into() })
+}
+
 /// Becomes a `ddssd` that ends with its parent.
 pub(crate) fn run(options: &DemoNodeOptions) -> Result<(), CommandError> {
     tie_to_parent(options.parent, Signal::TERM)?;
-    let beside = std::env::current_exe().map_err(CommandError::system("find the path of this program"))?;
-    let beside = beside.with_file_name("ddssd");
-    let mut daemon = if beside.exists() { Command::new(beside) } else { Command::new("ddssd") };
-    let error = daemon.args(&options.arguments).exec();
+    let error = Command::new(daemon_program()?).args(&options.arguments).exec();
     let next = "install it beside ddss, or build it with `cargo build --release --bin ddssd`";
     Err(CommandError::Demo(format!("cannot run the program ddssd: {error}; {next}")))
 }

@@ -49,7 +49,7 @@ fn commands() -> String {
 /// Lists every setting of the daemon: flag, environment variable, help.
 fn settings() -> String {
     let mut table = head(&["flag", "environment", "meaning"]);
-    for argument in ddss_admin::Arguments::command().get_arguments() {
+    for argument in ddss_admin::Arguments::command().get_arguments().filter(|argument| !argument.is_hide_set()) {
         let Some(long) = argument.get_long().filter(|long| !["help", "version"].contains(long)) else { continue };
         let value = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
         let takes_value = argument.get_action().takes_values() && !matches!(value, "" | "BOOL");

@@ -2,8 +2,9 @@
 
 use crate::config::config::Config;
 use crate::control::{
-    Addresses, Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, end_founding,
-    forget_names_compared, has_left, join, may_found, replace_file_atomically, shard_address,
+    Addresses, ClusterOrigin, Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state,
+    drop_replicated_state, end_founding, forget_names_compared, has_left, join, may_found, replace_file_atomically,
+    shard_address,
 };
 use crate::shard::event_loop::EventLoop;
 use crate::start_error::StartError;
@@ -28,6 +29,7 @@ const PORTS_TRIED_MAX: u32 = 64;
 pub(crate) struct Bootstrap {
     pub(crate) node: NodeId,
     pub(crate) key: ClusterKey,
+    pub(crate) origin: ClusterOrigin,
     /// Address of the first shard for other nodes.
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
@@ -59,19 +61,31 @@ impl Bootstrap {
         let named = config.is_node_named.then_some(config.node);
         let incarnation = Incarnation::begin(&config.state_folder).map_err(state)?;
         let identity = match (found, &config.join) {
-            (Some(found), _) => {
+            (Some(found), at) => {
                 if let Some(named) = named.filter(|named| named.0 != found.node) {
                     let path = config.state_folder.clone();
                     return Err(StartError::OtherNode { path, found: NodeId(found.node), named });
                 }
-                found
+                match at {
+                    Some(at) if found.rejoins => {
+                        drop_replicated_state(&config.state_folder).map_err(state)?;
+                        forget_names_compared(&config.state_folder).map_err(state)?;
+                        let identity = (Some(found.node), config.progress_threads, incarnation);
+                        let (_, cluster) = join(&key, at, address, identity, JOIN_MAX, &config.stop_requested)?;
+                        Identity { cluster, rejoins: false, ..found }
+                    }
+                    None if found.rejoins => {
+                        return Err(StartError::NoCluster { state_folder: config.state_folder.clone() });
+                    }
+                    _ => found,
+                }
             }
             (None, Some(at)) => {
                 let identity = (named.map(|node| node.0), config.progress_threads, incarnation);
-                let node = join(&key, at, address, identity, JOIN_MAX, &config.stop_requested)?;
-                Identity { node: node.0, founder: false, addresses: None }
+                let (node, cluster) = join(&key, at, address, identity, JOIN_MAX, &config.stop_requested)?;
+                Identity::new(node.0, false, cluster)
             }
-            (None, None) => Identity { node: config.node.0, founder: true, addresses: None },
+            (None, None) => Identity::new(config.node.0, true, 0),
         };
         if found.is_none() {
             // The names were compared with another cluster's directory, if its files were removed by hand.
@@ -90,8 +104,9 @@ impl Bootstrap {
             clear_left_mark(&config.state_folder).map_err(state)?;
         }
         let Identity { node, founder, .. } = identity;
-        let join = config.join.clone();
-        Ok(Some(Self { node: NodeId(node), key, address, listener, founder, incarnation, join }))
+        let (key, origin) = identity.keys(&key);
+        let (node, join) = (NodeId(node), config.join.clone());
+        Ok(Some(Self { node, key, origin, address, listener, founder, incarnation, join }))
     }
 }
 

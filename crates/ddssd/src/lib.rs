@@ -62,14 +62,14 @@ mod tests;
 pub use config::config::Config;
 pub use config::env_check::unknown_variables;
 pub use config::quota_table::QuotaTable;
-pub use control::ControlError;
+pub use control::{ControlError, recover};
 pub use ddss_admin::storage::{
     JOIN_FILE_NAME, OfflineError, OfflineNode, OfflineSegment, STATE_VARIABLE, default_state_folder, record_command,
 };
 pub use ddss_admin::{
     ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, Arguments, ByteSize, ClusterKey, CoreChoice, ExitReason,
-    FabricChoice, HostPort, KeyError, LogLevels, MetricsAddress, Mode, NodeReport, PeerAddress, QuotaRule, Settings,
-    SettingsError, UncleanFiles, format_error_chain,
+    FabricChoice, HostPort, KeyError, LogLevels, MetricsAddress, Mode, NodeReport, PeerAddress, QuotaRule,
+    RecoveryMode, Settings, SettingsError, UncleanFiles, format_error_chain,
 };
 pub use ddss_ipc::{
     Liveness, STATUS_NAME, StatusReadError, client_folder, default_folder, read_all_statuses, read_status,

@@ -4,9 +4,9 @@
 
 use clap::Parser;
 use ddssd::{
-    Arguments, Config, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, Settings, StartError,
-    drop_privileges, forbid_core_dumps, format_error_chain, notify, record_command, unknown_variables,
-    watchdog_interval,
+    Arguments, Config, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, RecoveryMode, Settings,
+    StartError, drop_privileges, forbid_core_dumps, format_error_chain, notify, record_command, recover,
+    unknown_variables, watchdog_interval,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -70,6 +70,13 @@ fn print_check(config: &Config) -> Result<(), DaemonError> {
     Ok(())
 }
 
+/// Recovers the cluster of this node, and prints the report for `ddss`.
+fn print_recovery(config: &Config, mode: RecoveryMode) -> Result<(), DaemonError> {
+    let report = recover(config, mode)?;
+    println!("{}", serde_json::to_string(&report).map_err(std::io::Error::from)?);
+    Ok(())
+}
+
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     // Before another thread exists, and before any file is read with the privileges of root.
     let dropped = drop_privileges();
@@ -81,8 +88,8 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let filter = log_filter(&settings)?;
     let mut config = Config::from_settings(settings.clone())?;
     config.inherit_socket = true;
-    if arguments.check_config {
-        return print_check(&config);
+    if arguments.check_config || arguments.recover.is_some() {
+        return arguments.recover.map_or_else(|| print_check(&config), |mode| print_recovery(&config, mode));
     }
     let rate = LogThrottle::default();
     let log = start_log(filter, rate.clone(), settings.log_json.unwrap_or_default());
@@ -209,7 +216,8 @@ fn stop_after_departure(departure: Departure, service: Node) -> Result<(), Daemo
     match departure {
         Departure::Left => Ok(stopped?),
         Departure::Superseded => {
-            let sentence = format!("{node} runs with a copy of this state folder, which is out of date: use the copy");
+            let sentence =
+                format!("{node} runs elsewhere, or its cluster was recovered as another one: the log says what to do");
             Err(DaemonError { code: ExitReason::Settings.code(), error: sentence.into() })
         }
         _ => {

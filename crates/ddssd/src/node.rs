@@ -95,6 +95,8 @@ impl Node {
         let bootstrap = Bootstrap::run(&config, &mut fabrics)?;
         let node = bootstrap.as_ref().map_or(config.node, |bootstrap| bootstrap.node);
         config.node = node;
+        // A recovered cluster has another key than that of the file.
+        config.key = bootstrap.as_ref().map(|bootstrap| bootstrap.key.clone());
         // Any number that differs from the last run's will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let parts = Shard::all(config.progress_threads).zip(placements.into_iter().zip(fabrics));
@@ -158,7 +160,7 @@ impl Node {
         bridge_ends: Vec<BridgeEnd>,
         supervisor: &Supervisor,
     ) -> Result<ControlPlane, ControlError> {
-        let Bootstrap { node, key, address, listener, founder, incarnation, join } = bootstrap;
+        let Bootstrap { node, key, origin, address, listener, founder, incarnation, join } = bootstrap;
         let names = shards.iter_mut().flat_map(RunningShard::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
         let pages = shards.iter().map(|shard| shard.page().clone()).collect();
@@ -169,6 +171,7 @@ impl Node {
             incarnation,
             shards,
             key,
+            origin,
             address,
             listener,
             state_folder,

@@ -143,6 +143,22 @@ pub enum StartError {
         /// Folder that holds the key and no state.
         state_folder: PathBuf,
     },
+    /// There is no cluster to recover.
+    #[error("{} does not hold the state of a member of a cluster: name the --state-dir of a survivor", state_folder.display())]
+    NoState {
+        /// State folder.
+        state_folder: PathBuf,
+    },
+    /// The cluster is not lost.
+    #[error(
+        "{answering} of {voters} voters answer, nothing was done: start this daemon again, the cluster works without a recovery"
+    )]
+    HasMajority {
+        /// Voters that answer.
+        answering: usize,
+        /// All voters.
+        voters: usize,
+    },
     /// The persistent cluster state is unusable.
     #[error("cannot use the cluster's state in {}", path.display())]
     State {
@@ -178,7 +194,9 @@ impl StartError {
             Self::Memory(PoolError::OtherShardCount { .. }) => ExitReason::Settings,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => ExitReason::Settings,
             Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => ExitReason::Settings,
-            Self::NoCluster { .. } | Self::OtherMemory { .. } => ExitReason::Settings,
+            Self::NoCluster { .. } | Self::NoState { .. } | Self::HasMajority { .. } | Self::OtherMemory { .. } => {
+                ExitReason::Settings
+            }
             Self::Folder(StateDirError::InUse { .. }) => ExitReason::InUse,
             Self::Memory(PoolError::Folder(StateDirError::InUse { .. })) => ExitReason::InUse,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => ExitReason::Storage,

@@ -277,10 +277,16 @@ fn a_cluster_comes_and_goes(one: &Daemon, held: &Held) {
         }
     };
     nodes(3);
+    let file = path("snapshot");
+    let taken = held.of(two.folder(), &["cluster", "snapshot", &file]);
+    let verified = held.of(two.folder(), &["cluster", "restore", &file, "--check"]);
+    assert_eq!(taken[0]["segments"], verified[0]["segments"], "{taken:?} {verified:?}");
+    held.of(two.folder(), &["cluster", "restore", &file, "--skip-existing"]);
     held.of(two.folder(), &["cluster", "status"]);
     held.of(two.folder(), &["cluster", "leave"]);
     nodes(2);
     three.kill().unwrap();
+    held.of(three.folder(), &["cluster", "recover"]);
     held.of(one.folder(), &["cluster", "remove", "3"]);
     nodes(1);
 }

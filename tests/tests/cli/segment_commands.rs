@@ -1,10 +1,11 @@
 //! The commands that describe segments and transfer their bytes, against real daemons.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use ddss::{Client, ConnectOptions, Spec};
-use ddss_testkit::{Daemon, binary, run_ddss};
+use ddss_testkit::{Daemon, DaemonOptions, binary, run_ddss, skipped};
 use serde_json::{Value, json};
 
 fn run(daemon: &Daemon, words: &[&str]) -> (i32, String, String) {
@@ -182,6 +183,36 @@ fn doctor_fails_where_the_next_death_loses_segments() {
     until("replicas", "bad", "1 of 1 segments have one copy now, such as both");
     let (code, out, _) = run(&a, &["doctor"]);
     assert!(code == 1 && out.contains("ddss cluster remove NODE"), "{code} {out}");
+}
+
+// If this failed, an operator would not learn why keys expire too early on one node.
+#[test]
+fn doctor_fails_where_the_clock_is_off() {
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1");
+    if !library.exists() {
+        return skipped(
+            "doctor_fails_where_the_clock_is_off",
+            "the clock of one process cannot be set: install faketime",
+        );
+    }
+    let one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let faked = [&format!("LD_PRELOAD={}", library.display()), "FAKETIME=+5s", "FAKETIME_DONT_FAKE_MONOTONIC=1"];
+    let command = ["env"].into_iter().chain(faked).map(str::to_owned).collect();
+    let two = DaemonOptions::new(2).unwrap().joins(one.listen()).command_prefix(command).start().unwrap();
+    let clock = |daemon: &Daemon| {
+        let findings: Value = serde_json::from_str(&run(daemon, &["doctor", "--json"]).1).unwrap();
+        findings.as_array().unwrap().iter().find(|row| row["check"] == "clock").cloned().unwrap()
+    };
+    let begin = std::time::Instant::now();
+    loop {
+        let found = clock(&two);
+        if found["state"] == "bad" && found["found"].as_str().unwrap().starts_with("5.0") {
+            assert!(found["found"].as_str().unwrap().contains("ahead of the leader's"), "{found}");
+            break;
+        }
+        assert!(begin.elapsed().as_secs() < 60, "{found}");
+    }
+    assert_eq!(clock(&one)["state"], "good");
 }
 
 // If this failed, a map or table would come back as plain bytes from a change of the number of progress threads.

@@ -1,5 +1,6 @@
 //! Settings, packages, socket activation, monitoring.
 
+mod backup;
 mod founding;
 mod health;
 mod log_throttle;
@@ -7,5 +8,6 @@ mod memory_limit;
 mod metrics;
 mod packages;
 mod preflight;
+mod recovery;
 mod settings;
 mod socket_activation;

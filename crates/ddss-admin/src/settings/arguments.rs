@@ -3,6 +3,7 @@
 
 use super::settings::Settings;
 use crate::exit_code::ExitReason;
+use crate::recovery::RecoveryMode;
 use clap::Parser;
 use std::path::PathBuf;
 
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// Check whether the daemon could start with these settings, and exit
     #[arg(long, conflicts_with = "print_config")]
     pub check_config: bool,
+    /// Recover the cluster of a stopped node, for `ddss cluster recover`; prints a report
+    #[arg(long, hide = true, value_enum, value_name = "MODE", conflicts_with_all = ["print_config", "check_config"])]
+    pub recover: Option<RecoveryMode>,
     /// All settings.
     #[command(flatten)]
     pub settings: Settings,

@@ -1,6 +1,6 @@
 //! The commands `cluster` and `nodes`: create a cluster, join, leave, and show its state.
 
-use crate::arguments::{ClusterCommand, DaemonOptions, JoinOptions, LeaveOptions, StateOptions};
+use crate::arguments::{DaemonOptions, JoinOptions, LeaveOptions, MembershipCommand, StateOptions};
 use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
 use crate::output::terminal_text::{print_note, print_sentence};
@@ -8,7 +8,7 @@ use ddss::{Client, ConnectOptions};
 use ddss_admin::storage::{
     FOUND_FILE_NAME, JOIN_FILE_NAME, STATE_FOLDER_OF_ROOT, STATE_VARIABLE, default_state_folder,
 };
-use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
+use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NameReport, NodeReport};
 use serde_json::json;
 use std::fs::{DirBuilder, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -19,17 +19,17 @@ use std::path::{Path, PathBuf};
 const TOKEN_BYTES_MAX: u64 = 256;
 const UNEXPECTED_ANSWER: &str = "unexpected answer of the daemon: compare `ddssd --version` with `ddss --version`";
 
-pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandError> {
+pub(crate) fn run(command: &MembershipCommand, json: bool) -> Result<(), CommandError> {
     match command {
-        ClusterCommand::Init(place) => init(place, json),
-        ClusterCommand::Token(place) => token(place, json),
-        ClusterCommand::Join(options) => join(options, json),
-        ClusterCommand::Leave(LeaveOptions { force, place }) => print_removal(
+        MembershipCommand::Init(place) => init(place, json),
+        MembershipCommand::Token(place) => token(place, json),
+        MembershipCommand::Join(options) => join(options, json),
+        MembershipCommand::Leave(LeaveOptions { force, place }) => print_removal(
             ask(place, &AdminRequest::Leave { force: *force })?,
             "left the cluster: the daemon ends",
             json,
         ),
-        ClusterCommand::Remove(options) => {
+        MembershipCommand::Remove(options) => {
             let answer = ask(&options.place, &AdminRequest::Remove { node: options.node.0, force: options.force })?;
             print_removal(answer, &format!("{} is out of the cluster", options.node), json)?;
             // The removal is done, whatever can be seen of the rest.
@@ -39,7 +39,7 @@ pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandErr
             }
             Ok(())
         }
-        ClusterCommand::Status(place) => status(place, json),
+        MembershipCommand::Status(place) => status(place, json),
     }
 }
 
@@ -50,6 +50,8 @@ pub(crate) struct ClusterView {
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) names: usize,
     pub(crate) majority: bool,
+    /// Microseconds by which the clock of this node is ahead of the leader's.
+    pub(crate) clock_ahead_us: i64,
 }
 
 const NO_MAJORITY: &str = "no majority of the voters is reachable: segments cannot be allocated or released";
@@ -140,11 +142,28 @@ fn print_removal(answer: AdminResponse, words: &str, json: bool) -> Result<(), C
 /// Asks the daemon for the nodes and the leader of its cluster.
 pub(crate) fn fetch(place: &DaemonOptions) -> Result<ClusterView, CommandError> {
     match ask(place, &AdminRequest::Status)? {
-        AdminResponse::Status { node, leader, nodes, names, majority } => {
-            Ok(ClusterView { node, leader, nodes, names, majority })
+        AdminResponse::Status { node, leader, nodes, names, majority, clock_ahead_us } => {
+            Ok(ClusterView { node, leader, nodes, names, majority, clock_ahead_us })
         }
         AdminResponse::Refused(why) => Err(CommandError::Refused(why)),
         _ => Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),
+    }
+}
+
+/// Asks the daemon for all names of the cluster, in their order.
+pub(crate) fn fetch_names(place: &DaemonOptions) -> Result<Vec<NameReport>, CommandError> {
+    let mut all: Vec<NameReport> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.name.clone());
+        match ask(place, &AdminRequest::Names { after: after.clone() })? {
+            AdminResponse::Names { names } if names.is_empty() => return Ok(all),
+            // An answer that does not go on would be asked for again without end.
+            AdminResponse::Names { names } if names.iter().all(|next| after.as_ref() < Some(&next.name)) => {
+                all.extend(names);
+            }
+            AdminResponse::Refused(why) => return Err(CommandError::Refused(why)),
+            _ => return Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),
+        }
     }
 }
 
@@ -180,9 +199,14 @@ pub(crate) fn nodes(place: &DaemonOptions, json: bool) -> Result<(), CommandErro
 fn status(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let seen = fetch(place)?;
     if json {
-        let ClusterView { node, leader, nodes, names, majority } = &seen;
-        let seen = json!({ "node": node, "leader": leader, "nodes": nodes, "names": names, "majority": majority });
-        println!("{seen}");
+        let ClusterView { node, leader, nodes, names, majority, clock_ahead_us } = &seen;
+        println!(
+            "{}",
+            json!({
+                "node": node, "leader": leader, "nodes": nodes, "names": names, "majority": majority,
+                "clock_ahead_us": clock_ahead_us,
+            })
+        );
     } else {
         print_sentence(&seen.describe(), 2);
     }

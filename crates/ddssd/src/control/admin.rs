@@ -11,7 +11,7 @@ use crate::control::member::Member;
 use crate::control::membership::state_file::remove_file_if_present;
 use crate::control::rpc::context::Context;
 use ddss_admin::storage::JOIN_FILE_NAME;
-use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
+use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeReport};
 use std::collections::HashSet;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -74,6 +74,7 @@ async fn serve_connection(context: &Context, mut stream: UnixStream, state_folde
     let is_leave = matches!(request, Ok(AdminRequest::Leave { .. }));
     let answer = match request {
         Ok(AdminRequest::Status) => context.status().await,
+        Ok(AdminRequest::Names { after }) => context.names_after(after.as_deref()),
         Ok(AdminRequest::Remove { node, force }) => context.request_removal(node, force, false).await,
         Ok(AdminRequest::Leave { force }) => context.leave(force, &state_folder, &mut write).await?,
         Err(error) => AdminResponse::Refused(error.to_string()),
@@ -123,7 +124,16 @@ impl Context {
         let mut nodes: Vec<NodeReport> = members.into_iter().map(report).collect();
         nodes.sort_by_key(|report| report.node);
         let names = self.state_machine.read(|directory| directory.names().count());
-        AdminResponse::Status { node: self.node, leader: self.live_leader(), nodes, names, majority }
+        let clock_ahead_us = self.majority.clock_ahead_us();
+        AdminResponse::Status { node: self.node, leader: self.live_leader(), nodes, names, majority, clock_ahead_us }
+    }
+
+    fn names_after(&self, after: Option<&str>) -> AdminResponse {
+        self.state_machine.read(|directory| {
+            let names = directory.names_after(after).take(AdminRequest::NAMES_MAX);
+            let names = names.map(|(name, owner)| NameReport { name: name.to_owned(), home: owner.home }).collect();
+            AdminResponse::Names { names }
+        })
     }
 
     /// Asks all members whether they know this node, and returns those that do. A node of another cluster does not.

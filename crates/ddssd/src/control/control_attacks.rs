@@ -178,7 +178,7 @@ fn removed_node_is_refused_and_changes_nothing() {
         let nowhere = Member { address: "127.0.0.9:9".parse().unwrap() };
         assert!(matches!(
             test_node.ask(Call::Join { node: Some(7), member: nowhere }).await,
-            Reply::Joined { node: 7 }
+            Reply::Joined { node: 7, .. }
         ));
         let removed = test_node.ask(Call::Remove { node: 7, force: true, leaves: false }).await;
         assert!(matches!(removed, Reply::Removed { dropped: 0, .. }), "{removed:?}");
@@ -209,7 +209,7 @@ fn removed_node_is_refused_and_changes_nothing() {
         let again = test_node.ask(Call::Join { node: Some(7), member: nowhere }).await;
         assert!(matches!(&again, Reply::Refused(why) if why.contains("was removed")), "{again:?}");
         let joined = test_node.ask(Call::Join { node: None, member: nowhere }).await;
-        assert!(matches!(joined, Reply::Joined { node } if node != 7), "{joined:?}");
+        assert!(matches!(joined, Reply::Joined { node, .. } if node != 7), "{joined:?}");
         let never = test_node.ask(Call::Remove { node: 700, force: true, leaves: false }).await;
         assert!(matches!(&never, Reply::Refused(why) if why.contains("no member")), "{never:?}");
         test_node.check_claim("after").await;
@@ -224,8 +224,8 @@ async fn answering_member(key: ClusterKey, hello: PeerHello) -> (Member, impl Fu
         let limit = HandshakeLimit::default();
         loop {
             let (stream, from) = listener.accept().await.unwrap();
-            let accepted = RpcStream::accept(stream, from.ip(), &limit, &key, &hello).await;
-            let Ok((_, mut wire)) = accepted else { continue };
+            let accepted = RpcStream::accept(stream, from.ip(), &limit, &[&key], &hello).await;
+            let Ok((_, _, mut wire)) = accepted else { continue };
             while wire.receive::<Call>().await.is_ok() {
                 wire.send(&Reply::Append(Ok(AppendEntriesResponse::Success))).await.unwrap();
             }
@@ -243,7 +243,7 @@ fn node_that_recovers_from_a_stall_is_not_declared_dead_again() {
         let seven = PeerHello { node: NodeId(7), run: 1, shards: 1 };
         let (member, answers) = answering_member(test_node.rpc_client.key.clone(), seven).await;
         let answers = tokio::spawn(answers);
-        assert!(matches!(test_node.ask(Call::Join { node: Some(7), member }).await, Reply::Joined { node: 7 }));
+        assert!(matches!(test_node.ask(Call::Join { node: Some(7), member }).await, Reply::Joined { node: 7, .. }));
         let is_alive = || match AdminRequest::Status.ask(&test_node.folder, |_| {}).unwrap() {
             AdminResponse::Status { nodes, .. } => nodes.iter().any(|report| report.node == 7 && report.alive),
             other => panic!("{other:?}"),

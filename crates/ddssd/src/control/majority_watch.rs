@@ -2,7 +2,7 @@
 //! to it wait for ever.
 
 use super::bridge::{ControlEvent, EventSenders};
-use super::majority::CONFIRMED_WITHIN;
+use super::majority::{CONFIRMED_WITHIN, wall_clock_us};
 use super::raft::types::LogId;
 use super::rpc::context::Context;
 use super::rpc::types::{Call, Reply};
@@ -74,15 +74,19 @@ impl Context {
             seen.confirmed = self.has_majority().then(Instant::now);
             seen.is_current = seen.confirmed.is_some() && self.has_own_entries();
             seen.starting = seen.starting.filter(|_| !seen.is_current);
+            self.majority.set_clock_ahead(0);
             return;
         }
         if seen.is_current && seen.answered.is_some_and(|answered| answered.elapsed() < ASK_INTERVAL) {
             return;
         }
         let Some(leader) = self.leader() else { return };
-        let asked = Instant::now();
+        let (asked, clock) = (Instant::now(), wall_clock_us());
         match self.rpc_client.ask(leader, &Call::HasMajority, ASK_MAX).await {
-            Ok(Reply::Newest(newest)) => {
+            Ok(Reply::HasMajority { newest, clock_us }) => {
+                // The leader answered halfway, give or take.
+                let halfway = clock.saturating_add(asked.elapsed().as_micros() as i64 / 2);
+                self.majority.set_clock_ahead(halfway.saturating_sub(clock_us));
                 (seen.starting, seen.answered, seen.confirmed) = (None, Some(asked), Some(asked));
                 // The leader's newest entry moves on with each name that is made.
                 let wanted = *seen.wanted.get_or_insert(newest);

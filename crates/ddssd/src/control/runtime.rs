@@ -5,9 +5,9 @@ use super::bridge::{ControlEvent, ControlRequest, EventSender, EventSenders};
 use super::failure_detector::run_periodic_checks;
 use super::majority::NoMajority;
 use super::membership::founding::founders;
+use super::membership::identity::ClusterOrigin;
 use super::membership::incarnation::Incarnation;
 use super::membership::registration::StartCheck;
-use super::membership::removal::Removal;
 use super::owned_names::{NameComparison, OwnedNames};
 use super::raft::log::LogStore;
 use super::raft::network::RaftNetworkClient;
@@ -95,6 +95,7 @@ pub(crate) struct ControlConfig {
     /// Number of shards of this node.
     pub(crate) shards: u8,
     pub(crate) key: ClusterKey,
+    pub(crate) origin: ClusterOrigin,
     /// Address of this node's data plane, as other nodes reach it.
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
@@ -202,7 +203,7 @@ async fn start_control_plane(
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, shards: config.shards };
-    let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(Removal::new(supervisor.clone()));
+    let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(supervisor, config.origin.clone());
     let events = EventSenders::new(bridges.iter().map(|(events, _)| events.clone()));
     let last_contact = LastContact::default();
     let state_machine = StateMachine::open(&config.state_folder, node, events.clone()).map_err(state)?;
@@ -480,7 +481,7 @@ impl Context {
 /// Maximum time to resolve a host name.
 const RESOLVE_MAX: Duration = Duration::from_secs(3);
 
-/// Asks the cluster at `address` to add this node; returns its node id. Each attempt resolves the host name again and
+/// Asks the cluster at `address` to add this node; returns its number and the id of the cluster. Each attempt resolves the host name again and
 /// tries all addresses.
 pub(crate) fn join(
     key: &ClusterKey,
@@ -489,7 +490,7 @@ pub(crate) fn join(
     (node, shards, incarnation): (Option<u16>, u8, Incarnation),
     limit: Duration,
     stop_flag: &AtomicBool,
-) -> Result<NodeId, ControlError> {
+) -> Result<(NodeId, u64), ControlError> {
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
@@ -518,7 +519,7 @@ pub(crate) fn join(
                     return Err(failed(why));
                 }
                 let reason = match rpc_client.ask(Member { address: place }, &call, CONNECT_MAX * 2).await {
-                    Ok(Reply::Joined { node }) => return Ok(NodeId(node)),
+                    Ok(Reply::Joined { node, cluster }) => return Ok((NodeId(node), cluster)),
                     Ok(Reply::Refused(why)) => return Err(failed(why)),
                     Ok(Reply::NotLeader(Some(other))) => {
                         leader = Some(other);

@@ -20,7 +20,7 @@ pub(super) fn checks(options: &DaemonOptions) -> Vec<Finding> {
             return vec![finding("cluster", State::Bad, ddss_admin::format_error_chain(&error), advice)];
         }
     };
-    let mut findings = vec![nodes(&seen), copies(options)];
+    let mut findings = vec![nodes(&seen), clock(&seen), copies(options)];
     findings.extend(state_directory(options));
     findings
 }
@@ -38,6 +38,22 @@ fn nodes(seen: &cluster::ClusterView) -> Finding {
         dead => format!("dead: node {dead}"),
     };
     finding("cluster", state, found, "start its daemon, or take it out for good: ddss cluster remove NODE")
+}
+
+/// Checks that timestamps and expiries of this node agree with those of the others.
+fn clock(seen: &cluster::ClusterView) -> Finding {
+    /// Longest harmless distance from the leader's clock, in microseconds.
+    const AHEAD_US_MAX: u64 = 1_000_000;
+    let micros = seen.clock_ahead_us;
+    let state = if micros.unsigned_abs() > AHEAD_US_MAX { State::Bad } else { State::Good };
+    let way = if micros < 0 { "behind" } else { "ahead of" };
+    let found = format!("{:.3} s {way} the leader's", micros.unsigned_abs() as f64 / 1e6);
+    finding(
+        "clock",
+        state,
+        found,
+        "start a time service (chrony, systemd-timesyncd): keys of maps expire at the wrong time",
+    )
 }
 
 /// Checks that each segment of two copies has both.

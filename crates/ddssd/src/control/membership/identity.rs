@@ -2,11 +2,13 @@
 
 use super::incarnation::Incarnation;
 use super::state_file::{remove_file_if_present, replace_file_atomically};
+use ddss_admin::ClusterKey;
 use ddss_admin::storage::FOUND_FILE_NAME;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Identity that is stored when a node founds or joins a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -14,9 +16,27 @@ pub(crate) struct Identity {
     pub(crate) node: u16,
     /// True if the node may found a cluster: false after a join.
     pub(crate) founder: bool,
+    /// Id of the cluster: 0 until it is recovered after the loss of its voters.
+    #[serde(default)]
+    pub(crate) cluster: u64,
+    /// Id of the cluster from which this one was recovered.
+    #[serde(default)]
+    pub(crate) former_cluster: Option<u64>,
+    /// True if the node has to join a recovered cluster under its number.
+    #[serde(default)]
+    pub(crate) rejoins: bool,
     /// Addresses of the last start, for one that names none.
     #[serde(default)]
     pub(crate) addresses: Option<Addresses>,
+}
+
+/// Origin of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusterOrigin {
+    /// Id of the cluster: 0 until it is recovered after the loss of its voters.
+    pub(crate) id: u64,
+    /// Keys of the clusters from which it was recovered.
+    pub(crate) former_keys: Arc<[ClusterKey]>,
 }
 
 /// Addresses of a start.
@@ -29,6 +49,19 @@ pub(crate) struct Addresses {
 
 impl Identity {
     const NAME: &str = "node.json";
+
+    /// Returns the identity of a new member.
+    pub(crate) fn new(node: u16, founder: bool, cluster: u64) -> Self {
+        Self { node, founder, cluster, former_cluster: None, rejoins: false, addresses: None }
+    }
+
+    /// Returns the key of this cluster, and its origin.
+    pub(crate) fn keys(&self, key: &ClusterKey) -> (ClusterKey, ClusterOrigin) {
+        let id = self.cluster;
+        let former = [Some(0), self.former_cluster].into_iter().flatten().filter(|&other| other != id);
+        let former_keys = former.map(|id| key.of_cluster(id)).collect();
+        (key.of_cluster(id), ClusterOrigin { id, former_keys })
+    }
 
     pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {
         match std::fs::read(folder.join(Self::NAME)) {

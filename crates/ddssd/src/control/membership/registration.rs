@@ -60,7 +60,7 @@ impl StartCheck {
         }
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(Reply::Refused(why))) => return Err(why),
+                Ok(Ok(Reply::Refused(why) | Reply::Superseded(why))) => return Err(why),
                 Ok(Ok(Reply::Known { registered: true, .. })) if self.has_no_state => {
                     return Err(format!(
                         "the log of the cluster is lost: put it back, or take the node out with `ddss cluster remove {}` elsewhere and \
@@ -101,7 +101,9 @@ impl Context {
         if let Some(known) = known.filter(|known| !known.admits(next)) {
             return Reply::Refused(known.refusal(node, member, next));
         }
-        Reply::Known { registered: known.is_some(), member }
+        // A survivor of the former cluster has no vote in this one that it could have forgotten.
+        let is_new = self.state_machine.read(|directory| directory.is_unreturned(node));
+        Reply::Known { registered: known.is_some() && !is_new, member }
     }
 
     /// Registers this start of this node. An error says why the cluster refuses it.

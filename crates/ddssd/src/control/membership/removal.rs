@@ -3,6 +3,7 @@
 //! The members reply *not a member* to each call of a removed node, and the leader notifies it. So the node also
 //! learns it if it was dead or cut off at that time.
 
+use crate::control::rpc::types::Reply;
 use crate::supervisor::{Departure, Supervisor};
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,17 @@ impl Removal {
     pub(crate) fn learn_removed(&self, from: impl fmt::Display) {
         if !self.is_leaving.load(Ordering::Acquire) && self.supervisor.depart(Departure::Removed) {
             tracing::error!(told_by = %from, "this node was removed from its cluster: stopping");
+        }
+    }
+
+    /// Stops the node if a reply says that it is no member, or that its cluster is another one now.
+    pub(crate) fn learn_from(&self, reply: &Reply, from: impl fmt::Display) {
+        match reply {
+            Reply::NotMember => self.learn_removed(from),
+            Reply::Superseded(why) if self.supervisor.depart(Departure::Superseded) => {
+                tracing::error!(why, "the cluster of this node was recovered as another one: stopping");
+            }
+            _ => {}
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -
     written.and_then(|()| File::open(folder)?.sync_all())
 }
 
-pub(in crate::control) fn remove_file_if_present(folder: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn remove_file_if_present(folder: &Path, name: &str) -> io::Result<()> {
     match std::fs::remove_file(folder.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -7,6 +7,7 @@ use crate::control::member::Registration;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// The directory of names and nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub(crate) struct Directory {
     /// Newest registration of each node.
     #[serde(default)]
     pub(super) registrations: BTreeMap<u16, Registration>,
+    /// Nodes of the cluster from which this one was recovered that have not joined this one.
+    #[serde(default)]
+    pub(super) unreturned: BTreeSet<u16>,
     #[serde(skip)]
     replicated: ReplicatedCounts,
 }
@@ -36,6 +40,12 @@ impl Directory {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, NameOwner)> {
         self.names.iter().map(|(name, &holder)| (name.as_str(), holder))
+    }
+
+    /// Returns the names after one, in their order.
+    pub(crate) fn names_after(&self, after: Option<&str>) -> impl Iterator<Item = (&str, NameOwner)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.names.range::<str, _>((from, Bound::Unbounded)).map(|(name, &owner)| (name.as_str(), owner))
     }
 
     /// Returns the number of names of all homes.
@@ -112,6 +122,7 @@ impl Directory {
                     return CommandResult::Refused;
                 }
                 self.registrations.insert(*node, *registration);
+                self.unreturned.remove(node);
             }
             Command::Alive { node, run } => {
                 if self.registration(*node).is_some_and(|known| known.run != *run) {
@@ -256,7 +267,21 @@ impl Directory {
 
     /// Returns the nodes with a status: members, and nodes whose removal is not complete.
     pub(crate) fn known_nodes(&self) -> impl Iterator<Item = u16> + '_ {
-        self.lives.keys().copied()
+        self.lives.keys().copied().filter(|&node| !self.is_unreturned(node))
+    }
+
+    /// Returns true if a node belongs to the cluster from which this one was recovered, and has not joined this one.
+    pub(crate) fn is_unreturned(&self, node: u16) -> bool {
+        self.unreturned.contains(&node)
+    }
+
+    /// Makes this the directory of a new cluster of one of its nodes. The others count as dead until they join.
+    pub(crate) fn keep_only(&mut self, node: u16, members: impl Iterator<Item = u16>) {
+        let known = self.lives.keys().chain(self.registrations.keys()).copied();
+        self.unreturned = known.chain(members).filter(|&other| other != node && !self.is_removed(other)).collect();
+        for (_, life) in self.lives.iter_mut().filter(|(other, _)| **other != node) {
+            life.alive = false;
+        }
     }
 
     /// Clears the removed mark of members. Earlier releases reused the ids of removed nodes, and their logs contain

@@ -155,6 +155,25 @@ impl Log {
     }
 }
 
+/// Reads vote and entries of a stopped node, and changes nothing.
+pub(super) fn read_log(folder: &Path) -> io::Result<(Option<Vote>, Vec<Entry>)> {
+    let bytes = match std::fs::read(folder.join(Log::NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    let (mut vote, mut entries, mut at) = (None, BTreeMap::new(), 0);
+    while let Some((record, end)) = next_record(&bytes, at)? {
+        match record {
+            Record::Vote(next) => vote = Some(next),
+            Record::Entry(entry) => drop(entries.insert(entry.log_id.index, entry)),
+            Record::Truncate(from) => drop(entries.split_off(&from)),
+            Record::Purge(upto) => entries = entries.split_off(&(upto.index + 1)),
+        }
+        at = end;
+    }
+    Ok((vote, entries.into_values().collect()))
+}
+
 fn append(bytes: &mut Vec<u8>, record: &Record) -> io::Result<()> {
     let record = serde_json::to_vec(record)?;
     bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());

@@ -6,6 +6,7 @@
 pub(crate) mod directory;
 pub(crate) mod log;
 pub(crate) mod network;
+pub(crate) mod offline;
 mod reclaim;
 mod records;
 mod removal;

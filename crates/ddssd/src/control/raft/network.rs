@@ -64,9 +64,7 @@ impl Stream {
         })
         .await?;
         self.wire = Some(wire);
-        if matches!(reply, Reply::NotMember) {
-            self.network.rpc_client.removal.learn_removed(NodeId(self.node));
-        }
+        self.network.rpc_client.removal.learn_from(&reply, NodeId(self.node));
         // A node of another cluster refuses the call, and a node whose log has failed cannot vote.
         if matches!(reply, Reply::Append(Ok(_)) | Reply::Vote(Ok(_)) | Reply::Snapshot(Ok(_))) {
             self.network.last_contact.record(self.node);

@@ -6,7 +6,9 @@ use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
 use super::stream_pool::StreamPool;
 use super::types::{Call, Reply, wrong_reply_type};
 use crate::control::member::Member;
+use crate::control::membership::identity::ClusterOrigin;
 use crate::control::membership::removal::Removal;
+use crate::supervisor::Supervisor;
 use ddss_admin::ClusterKey;
 use ddss_core::PeerHello;
 use std::io;
@@ -23,17 +25,19 @@ pub(crate) struct RpcClient {
     pub(crate) batches: CallBatches,
     /// Receives the news that this node is no member any more.
     pub(crate) removal: Removal,
+    /// Origin of the cluster that this node belongs to.
+    pub(crate) origin: ClusterOrigin,
 }
 
 impl RpcClient {
     pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
-        let (streams, batches, removal) = Default::default();
-        Self { key, ours, streams, batches, removal }
+        let (streams, batches, removal, origin) = Default::default();
+        Self { key, ours, streams, batches, removal, origin }
     }
 
-    /// Sets the removal state of a node that is a member.
-    pub(crate) fn of_member(self, removal: Removal) -> Self {
-        Self { removal, ..self }
+    /// Sets the removal state and the cluster of a node that is a member.
+    pub(crate) fn of_member(self, supervisor: &Supervisor, origin: ClusterOrigin) -> Self {
+        Self { removal: Removal::new(supervisor.clone()), origin, ..self }
     }
 
     /// Makes a call on a stream of its own, and returns the stream to the pool. The peer may have closed an idle
@@ -57,9 +61,7 @@ impl RpcClient {
     async fn ask_on(&self, address: SocketAddr, mut wire: RpcStream, call: &Call) -> io::Result<Reply> {
         wire.send(call).await?;
         let reply = wire.receive().await?;
-        if matches!(reply, Reply::NotMember) {
-            self.removal.learn_removed(address);
-        }
+        self.removal.learn_from(&reply, address);
         self.streams.put(address, wire);
         Ok(reply)
     }

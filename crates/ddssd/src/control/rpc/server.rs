@@ -5,10 +5,13 @@ use super::context::Context;
 use super::stream::{CONNECT_MAX, IDLE_MAX, RpcStream, with_timeout};
 use super::types::{Call, Reply, not_now_reply, write_error_reply};
 use crate::control::handshake_limit::HandshakeLimit;
+use crate::control::majority::wall_clock_us;
 use crate::control::member::{Member, address_refusal};
 use crate::control::raft::types::Command;
 use crate::control::rpc::client::RpcClient;
+use ddss_admin::ClusterKey;
 use ddss_admission::select_eviction;
+use ddss_core::NodeId;
 use ddss_core::limits::NODES_MAX;
 use openraft::ChangeMembers;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, VoteRequest};
@@ -84,9 +87,10 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
 
 impl ListenerState {
     async fn serve_stream(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
-        let RpcClient { key, ours, .. } = &self.context.rpc_client;
-        let accepted = RpcStream::accept(stream, address.ip(), &self.handshake_limit, key, ours).await;
-        let (theirs, mut wire) =
+        let RpcClient { key, ours, origin, .. } = &self.context.rpc_client;
+        let keys: Vec<&ClusterKey> = [key].into_iter().chain(origin.former_keys.iter()).collect();
+        let accepted = RpcStream::accept(stream, address.ip(), &self.handshake_limit, &keys, ours).await;
+        let (theirs, key_index, mut wire) =
             accepted.inspect_err(|error| tracing::info!(%address, %error, "refused a control stream"))?;
         // The first message proves that the handshake was not replayed. Members send it at once.
         let mut call = with_timeout(CONNECT_MAX, wire.receive()).await?;
@@ -97,7 +101,9 @@ impl ListenerState {
         };
         loop {
             tracing::trace!(node = theirs.node.0, ?call, "asked");
-            let reply = if self.context.is_removed(theirs.node.0) {
+            let reply = if key_index > 0 && theirs.node != NodeId::NONE {
+                self.context.reply_to_former(theirs.node.0)
+            } else if self.context.is_removed(theirs.node.0) {
                 self.context.reply_to_removed(theirs.node.0, &call)
             } else {
                 // A late reply closes the stream: the caller has given up, though the call may still take effect.
@@ -110,6 +116,15 @@ impl ListenerState {
 }
 
 impl Context {
+    /// Returns the reply to a node of the cluster from which this one was recovered. One that joins has no number yet.
+    fn reply_to_former(&self, node: u16) -> Reply {
+        let (here, at) = (self.node, self.own_member);
+        Reply::Superseded(format!(
+            "node {node} belongs to the cluster that node {here} has recovered as a new one: `ddss cluster recover --join {at}` takes it \
+             in with its segments"
+        ))
+    }
+
     /// Answers a call of any origin.
     pub(crate) async fn answer(&self, call: Call) -> Reply {
         // The futures of rare calls are large and stand on the heap: each proposal copies the future of this function.
@@ -140,7 +155,10 @@ impl Context {
             Call::HasMajority if self.has_majority() && !self.has_own_entries() => {
                 not_now_reply("this leader has not applied the directory yet")
             }
-            Call::HasMajority if self.has_majority() => Reply::Newest(self.raft.metrics().borrow().last_applied),
+            Call::HasMajority if self.has_majority() => {
+                let newest = self.raft.metrics().borrow().last_applied;
+                Reply::HasMajority { newest, clock_us: wall_clock_us() }
+            }
             Call::HasMajority => Reply::NoMajority,
             Call::Batch(calls) => Box::pin(self.answer_batch(calls)).await,
             Call::Renew { node, run } => Box::pin(self.renew(node, run)).await,
@@ -257,8 +275,10 @@ impl Context {
         let here = members.iter().find(|&(_, other)| *other == member).map(|(&node, _)| node);
         let node = match (wanted, here) {
             // A repeated request whose first reply was lost.
-            (None, Some(node)) => return Reply::Joined { node },
-            (Some(node), Some(same)) if node == same => return Reply::Joined { node },
+            (None, Some(node)) => return Reply::Joined { node, cluster: self.rpc_client.origin.id },
+            (Some(node), Some(same)) if node == same => {
+                return Reply::Joined { node, cluster: self.rpc_client.origin.id };
+            }
             (Some(node), _) => match members.get(&node) {
                 Some(other) => {
                     return Reply::Refused(format!(
@@ -273,7 +293,10 @@ impl Context {
                 None => node,
             },
             (None, None) => {
-                let is_free = |node: &u16| !members.contains_key(node) && !self.is_removed(*node);
+                // A survivor of the former cluster comes back under its number.
+                let is_kept =
+                    |node: u16| self.state_machine.read(|known| known.is_removed(node) || known.is_unreturned(node));
+                let is_free = |node: &u16| !members.contains_key(node) && !is_kept(*node);
                 match (1..=NODES_MAX as u16).find(is_free) {
                     Some(node) => node,
                     None => {
@@ -285,7 +308,7 @@ impl Context {
         match self.raft.add_learner(node.into(), member, false).await {
             Ok(_) => {
                 tracing::info!(node, address = %member, "added a node to the cluster");
-                Reply::Joined { node }
+                Reply::Joined { node, cluster: self.rpc_client.origin.id }
             }
             Err(error) => write_error_reply(&error),
         }

@@ -9,7 +9,7 @@
 //!   u16      \______________________ sealed ______________________/
 //! ```
 
-use crate::auth::{Channel, HELLO_BYTES, Initiator, Purpose, SEAL_BYTES, agree, respond};
+use crate::auth::{Channel, HELLO_BYTES, HandshakeError, Initiator, Purpose, SEAL_BYTES, agree, respond};
 use crate::control::handshake_limit::HandshakeLimit;
 use ddss_admin::ClusterKey;
 use ddss_core::PeerHello;
@@ -72,23 +72,33 @@ impl RpcStream {
     }
 
     /// Accepts a connection, at the rate of its address. Until the first message decrypts, the handshake may be a
-    /// replay.
+    /// replay. Returns the index of the peer's key.
     pub(crate) async fn accept(
         mut stream: TcpStream,
         from: IpAddr,
         handshake_limit: &HandshakeLimit,
-        key: &ClusterKey,
+        keys: &[&ClusterKey],
         ours: &PeerHello,
-    ) -> io::Result<(PeerHello, RpcStream)> {
+    ) -> io::Result<(PeerHello, usize, RpcStream)> {
         with_timeout(CONNECT_MAX, async {
             stream.set_nodelay(true)?;
             let mut hello = [0; HELLO_BYTES];
             stream.read_exact(&mut hello).await?;
-            let verified = handshake_limit.verify(from, || respond(key, Purpose::Control, ours, &hello)).await;
-            let answer = verified.map_err(broken)?;
+            let respond_with = || {
+                let mut refused = Err(HandshakeError::WrongKey);
+                for (index, key) in keys.iter().enumerate() {
+                    refused = respond(key, Purpose::Control, ours, &hello).map(|answer| (index, answer));
+                    if !matches!(refused, Err(HandshakeError::WrongKey)) {
+                        break;
+                    }
+                }
+                refused
+            };
+            let verified = handshake_limit.verify(from, respond_with).await;
+            let (index, answer) = verified.map_err(broken)?;
             stream.write_all(&answer.message).await?;
             agree(ours, &answer.theirs).map_err(broken)?;
-            Ok((answer.theirs, RpcStream { stream, channel: answer.channel }))
+            Ok((answer.theirs, index, RpcStream { stream, channel: answer.channel }))
         })
         .await
     }
@@ -162,8 +172,8 @@ mod tests {
                 let limit = HandshakeLimit::default();
                 for _ in 0..2 {
                     let (stream, from) = listener.accept().await.unwrap();
-                    let accepted = RpcStream::accept(stream, from.ip(), &limit, &theirs, &hello(2)).await;
-                    let Ok((_, mut wire)) = accepted else { continue };
+                    let accepted = RpcStream::accept(stream, from.ip(), &limit, &[&theirs], &hello(2)).await;
+                    let Ok((_, _, mut wire)) = accepted else { continue };
                     while let Ok(word) = wire.receive::<String>().await {
                         wire.send(&word).await.unwrap();
                     }

@@ -83,10 +83,18 @@ pub(crate) enum Reply {
     Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
     Applied(CommandResult),
     Newest(Option<LogId>),
+    /// Most voters follow this leader: its newest log id, and its clock in microseconds since 1970.
+    HasMajority {
+        newest: Option<LogId>,
+        clock_us: i64,
+    },
     /// One reply for each call of a batch, in their order.
     Batch(Vec<Reply>),
     Joined {
         node: u16,
+        /// Id of the cluster.
+        #[serde(default)]
+        cluster: u64,
     },
     Done,
     /// No objection to a node: whether it has registered before, and its address.
@@ -113,6 +121,8 @@ pub(crate) enum Reply {
     LogFull,
     /// The caller was removed from the cluster; it gets no other reply.
     NotMember,
+    /// The caller's cluster was recovered as another one; it gets no other reply.
+    Superseded(String),
 }
 
 /// Returns the reply to a call that is not possible now.

@@ -1,39 +1,22 @@
 //! The commands export and import: the bytes of a segment in a file, and its properties beside it.
 
-use super::data::{Pieces, Progress};
-use crate::arguments::{FileOptions, model};
+use super::description::{Described, describe};
+use crate::arguments::FileOptions;
+use crate::commands::data::{Pieces, Progress};
 use crate::connect::{connect, open};
 use crate::error::CommandError;
-use crate::output::listing::format_model;
 use crate::output::terminal_text::print_note;
-use ddss::{LockOptions, Mode, Model, Segment, SegmentInfo, Spec, Storage};
-use serde_json::{Value, json};
+use ddss::{LockOptions, Segment, SegmentInfo, Spec};
+use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum time to import a file: the longest lease of a lock.
-const IMPORT_MAX: Duration = Duration::from_secs(600);
-/// Format of the description.
-const FORMAT: u64 = 1;
 /// Size limit of a description.
 const DESCRIPTION_BYTES_MAX: u64 = 64 << 10;
-
-/// Properties of an exported segment, from the file beside its bytes.
-#[derive(Clone, Copy)]
-struct Described {
-    bytes: u64,
-    /// Bytes of a row of a table or of a bucket of a map; 0 for a plain segment.
-    row_bytes: u32,
-    model: Model,
-    mode: Mode,
-    owner: (u32, u32),
-    copies: u8,
-    history: u16,
-    storage: Storage,
-}
-
+/// Maximum time to import a file: the longest lease of a lock.
+const IMPORT_MAX: Duration = Duration::from_secs(600);
 fn description_path(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(".segment.json");
@@ -51,19 +34,7 @@ fn remove_description(file: &Path) -> Result<(), CommandError> {
 /// Writes the properties of a segment beside its exported bytes.
 fn write_description(listing: &SegmentInfo, file: &Path) -> Result<(), CommandError> {
     let path = description_path(file);
-    let permissions = listing.permissions;
-    let description = json!({
-        "format": FORMAT,
-        "bytes": listing.len,
-        "row_bytes": listing.row_len,
-        "model": format_model(listing.model),
-        "mode": format!("{:03o}", permissions.mode.0),
-        "uid": permissions.uid,
-        "gid": permissions.gid,
-        "copies": listing.copies,
-        "history": listing.history,
-        "storage": listing.storage.as_str(),
-    });
+    let description = describe(listing);
     let written = File::create(&path).and_then(|mut out| {
         writeln!(out, "{description:#}")?;
         out.sync_all()
@@ -71,92 +42,45 @@ fn write_description(listing: &SegmentInfo, file: &Path) -> Result<(), CommandEr
     written.map_err(CommandError::file("write", &path))
 }
 
-impl Described {
-    /// Reads the description of a file, if there is one.
-    fn read(file: &Path) -> Result<Option<Self>, CommandError> {
-        let path = description_path(file);
-        let mut text = String::new();
-        let read = File::open(&path).and_then(|file| file.take(DESCRIPTION_BYTES_MAX).read_to_string(&mut text));
-        match read {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(CommandError::file("read", &path))?,
-        };
-        let described = serde_json::from_str(&text).ok().and_then(|value| Self::parse(&value));
-        described.map(Some).ok_or_else(|| {
-            let path = path.display();
-            CommandError::Refused(format!(
-                "{path} does not describe a segment: export it again, or remove that file to import plain bytes"
-            ))
-        })
-    }
+/// Reads the description of a file, if there is one.
+fn read_description(file: &Path) -> Result<Option<Described>, CommandError> {
+    let path = description_path(file);
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|file| file.take(DESCRIPTION_BYTES_MAX).read_to_string(&mut text));
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(CommandError::file("read", &path))?,
+    };
+    let described = serde_json::from_str(&text).ok().and_then(|value| Described::parse(&value));
+    described.map(Some).ok_or_else(|| {
+        let path = path.display();
+        CommandError::Refused(format!(
+            "{path} does not describe a segment: export it again, or remove that file to import plain bytes"
+        ))
+    })
+}
 
-    fn parse(value: &Value) -> Option<Self> {
-        let number = |key: &str| value[key].as_u64();
-        let text = |key: &str| value[key].as_str();
-        (number("format")? == FORMAT).then_some(())?;
-        let described = Self {
-            bytes: number("bytes")?,
-            row_bytes: number("row_bytes")?.try_into().ok()?,
-            model: model(text("model")?).ok()?,
-            mode: Mode(u16::from_str_radix(text("mode")?, 8).ok()?),
-            owner: (number("uid")?.try_into().ok()?, number("gid")?.try_into().ok()?),
-            copies: number("copies")?.try_into().ok()?,
-            history: number("history")?.try_into().ok()?,
-            storage: text("storage")?.parse().ok()?,
-        };
-        (described.row_bytes == 0 || described.bytes.is_multiple_of(described.row_bytes.into())).then_some(described)
+/// Checks that the bytes are those that were exported together with their description.
+fn check_file(described: &Described, bytes: u64, file: &Path) -> Result<(), CommandError> {
+    if bytes == described.bytes {
+        return Ok(());
     }
+    let (file, beside) = (file.display(), description_path(file));
+    Err(CommandError::Refused(format!(
+        "{file} has {bytes} bytes, but {} describes {}: export it again, or remove that file to import plain bytes",
+        beside.display(),
+        described.bytes
+    )))
+}
 
-    /// Checks that the bytes are those that were exported together with this.
-    fn check_file(&self, bytes: u64, file: &Path) -> Result<(), CommandError> {
-        if bytes == self.bytes {
-            return Ok(());
-        }
-        let (file, beside) = (file.display(), description_path(file));
-        Err(CommandError::Refused(format!(
-            "{file} has {bytes} bytes, but {} describes {}: export it again, or remove that file to import plain bytes",
-            beside.display(),
-            self.bytes
-        )))
+/// Returns the specification of an equal segment. A user other than root owns what it imports.
+fn spec_to_import(described: &Described) -> Spec {
+    let ((uid, gid), (spec, is_same_owner)) = (described.owner, described.spec());
+    if !is_same_owner {
+        let owner = format!("the owner was user {uid} group {gid}, and is you now");
+        print_note(&format!("{owner}: only root may give segments away"));
     }
-
-    /// Checks that an existing segment is of the same kind: rows, or the buckets of a map, in other places would be garbage.
-    fn check_target(&self, found: &SegmentInfo) -> Result<(), CommandError> {
-        let is_table = self.row_bytes != 0;
-        if found.row_len == self.row_bytes && (!is_table || found.len == self.bytes) {
-            return Ok(());
-        }
-        let shape = |bytes: u64, row_bytes: u32| match bytes.checked_div(row_bytes.into()) {
-            None => format!("a plain segment of {bytes} bytes"),
-            Some(rows) => format!("{rows} rows of {row_bytes} bytes"),
-        };
-        Err(CommandError::Refused(format!(
-            "{} is {}, and the file holds {}: import under another name, or release the segment first",
-            found.name,
-            shape(found.len, found.row_len),
-            shape(self.bytes, self.row_bytes)
-        )))
-    }
-
-    /// Returns the specification of an equal segment. A user other than root owns what it imports.
-    fn spec(&self) -> Spec {
-        let rows = self.bytes.checked_div(self.row_bytes.into());
-        let spec = Spec::new(rows.unwrap_or(self.bytes)).row_len(self.row_bytes);
-        let spec = spec.model(self.model).mode(self.mode).copies(self.copies).storage(self.storage);
-        let spec = spec.history(self.history);
-        let (uid, gid) = self.owner;
-        let ours = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        match ours {
-            _ if ours == self.owner => spec,
-            (0, _) => spec.owner(uid, gid),
-            _ => {
-                print_note(&format!(
-                    "the owner was user {uid} group {gid}, and is you now: only root may give segments away"
-                ));
-                spec
-            }
-        }
-    }
+    spec
 }
 
 pub(crate) fn export(options: &FileOptions, json: bool) -> Result<(), CommandError> {
@@ -199,15 +123,15 @@ pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandErr
     }
     let mut file = File::open(&options.file).map_err(CommandError::file("open", &options.file))?;
     let bytes = file.metadata().map_err(CommandError::file("inspect", &options.file))?.len();
-    let described = Described::read(&options.file)?;
+    let described = read_description(&options.file)?;
     if let Some(described) = &described {
-        described.check_file(bytes, &options.file)?;
+        check_file(described, bytes, &options.file)?;
     }
     let client = connect(&options.named.place)?;
     let segment = match client.segment(&options.named.name).open() {
         Err(error) if error.kind() == ddss::ErrorKind::NotFound => {
             let copies = described.map_or(1, |described| described.copies);
-            let spec = described.map_or(Spec::new(bytes), |described| described.spec());
+            let spec = described.map_or(Spec::new(bytes), |described| spec_to_import(&described));
             match client.segment(&options.named.name).allocate(spec) {
                 // A node alone, after the loss of its cluster: one copy is better than none.
                 Err(error) if error.kind() == ddss::ErrorKind::Unsupported && copies > 1 => {

@@ -1,0 +1,197 @@
+//! Snapshots of a cluster, and their return into another one.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ddss::{Client, ConnectOptions, EntryOptions, Map, Mode, Model, Spec, Storage, Table};
+use ddss_testkit::{DaemonOptions, Process, TempNode, binary, run_ddss};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn client(folder: &Path) -> Client {
+    Client::connect_with(ConnectOptions::new().directory(folder).timeout(PATIENCE)).unwrap()
+}
+
+/// Runs a command, and returns its output. It ends with this code.
+fn ddss(folder: &Path, words: &[&str], code: i32) -> String {
+    let said = run_ddss(folder, words, "").unwrap();
+    assert_eq!(said.code, code, "{words:?}: {}{}", said.out, said.err);
+    said.out + &said.err
+}
+
+/// Allocates a segment of each kind, with a value.
+fn make_segments(client: &Client) {
+    let spec = Spec::new(3 << 20).model(Model::Write).mode(Mode(0o640)).owner(1234, 5678);
+    let large = client.segment("large").allocate(spec).unwrap();
+    large.put(5, b"begin").unwrap();
+    large.put((3 << 20) - 3, b"end").unwrap();
+    let table: Table = client.table("rows").allocate(Spec::new(1000).row_len(24).copies(2)).unwrap();
+    for row in [0, 7, 999] {
+        table.row(row).put(format!("row {row}").as_bytes()).unwrap();
+    }
+    let map: Map<u64, u64> = client.map("map").allocate(500).unwrap();
+    for key in 0..500 {
+        map.put(&key, &(key * key)).unwrap();
+    }
+    map.put_with(&1000, &1, EntryOptions::new().ttl(Duration::from_secs(600))).unwrap();
+    client.segment("file").allocate(Spec::new(64).storage(Storage::File)).unwrap().put(0, b"disk").unwrap();
+    client.segment("empty").allocate(Spec::new(4096).model(Model::Delta(2)).history(2)).unwrap();
+}
+
+/// Checks that the segments are those that [`make_segments`] made.
+fn check_segments(client: &Client, copies: u8) {
+    let large = client.segment("large").open().unwrap();
+    let info = large.stat().unwrap();
+    assert_eq!((info.model, info.permissions.mode), (Model::Write, Mode(0o640)));
+    assert_eq!((info.permissions.uid, info.permissions.gid), (1234, 5678));
+    let value = large.get(..).unwrap();
+    assert_eq!((value.len(), &value[5..10], &value[value.len() - 3..]), (3 << 20, &b"begin"[..], &b"end"[..]));
+    assert_eq!(value.iter().filter(|&&byte| byte != 0).count(), 8);
+    let table: Table = client.table("rows").open().unwrap();
+    assert_eq!((table.len(), table.row_len(), table.segment().stat().unwrap().copies), (1000, 24, copies));
+    for row in [0, 7, 999] {
+        assert!(table.row(row).get().unwrap().starts_with(format!("row {row}").as_bytes()));
+    }
+    let map: Map<u64, u64> = client.map("map").open().unwrap();
+    assert_eq!(map.len().unwrap(), 501);
+    assert!((0..500).all(|key| map.get(&key).unwrap().unwrap().value == key * key));
+    assert!(map.get(&1000).unwrap().unwrap().ttl().is_some());
+    let file = client.segment("file").open().unwrap();
+    assert_eq!((file.stat().unwrap().storage, &file.get(0..4).unwrap()[..]), (Storage::File, &b"disk"[..]));
+    let empty = client.segment("empty").open().unwrap().stat().unwrap();
+    assert_eq!((empty.len, empty.model, empty.history), (4096, Model::Delta(2), 2));
+}
+
+// If this failed, an operator who lost a cluster would have no values to begin again with.
+#[test]
+fn snapshot_of_a_cluster_is_restored_in_another_one() {
+    let first = DaemonOptions::new(1).unwrap().clustered().pool_bytes(64 << 20).start().unwrap();
+    let second = DaemonOptions::new(2).unwrap().joins(first.listen()).pool_bytes(64 << 20).start().unwrap();
+    let place = TempNode::new().unwrap();
+    let path = |name: &str| place.join(name).to_str().unwrap().to_owned();
+    let file = path("snapshot");
+    make_segments(&client(second.folder()));
+    // Taken on the other node than the one with the segments.
+    ddss(first.folder(), &["cluster", "snapshot", &file], 0);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "every user reads the values of all");
+    // Names exist here.
+    let why = ddss(first.folder(), &["cluster", "restore", &file], 1);
+    assert!(why.contains("5 of the names exist") && why.contains("--skip-existing"), "{why}");
+    ddss(first.folder(), &["cluster", "restore", &file, "--skip-existing"], 0);
+    drop((first, second));
+
+    let bytes = std::fs::read(&file).unwrap();
+    let third = DaemonOptions::new(3).unwrap().clustered().pool_bytes(64 << 20).start().unwrap();
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 4;
+    std::fs::write(path("damaged"), &damaged).unwrap();
+    std::fs::write(path("short"), &bytes[..bytes.len() - 20]).unwrap();
+    for name in ["damaged", "short"] {
+        let why = ddss(third.folder(), &["cluster", "restore", &path(name)], 1);
+        assert!(why.contains("is damaged at byte"), "{why}");
+        assert_eq!(client(third.folder()).list("").unwrap().count(), 0, "something was made of a damaged file");
+    }
+    // A cluster of one node has no second copy: `degraded`, as after the loss of a node.
+    ddss(third.folder(), &["cluster", "restore", &file], 0);
+    check_segments(&client(third.folder()), 2);
+    drop(third);
+
+    let alone = DaemonOptions::new(4).unwrap().pool_bytes(64 << 20).start().unwrap();
+    let said = ddss(alone.folder(), &["cluster", "restore", &file], 0);
+    assert!(said.contains("1 segments have one copy"), "{said}");
+    check_segments(&client(alone.folder()), 1);
+}
+
+// If this failed, an operator would take a segment that has half its bytes for a restored one.
+#[test]
+fn restore_that_was_killed_is_continued() {
+    let source = DaemonOptions::new(1).unwrap().pool_bytes(64 << 20).start().unwrap();
+    let place = TempNode::new().unwrap();
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    let values = client(source.folder());
+    for number in 0..40_u8 {
+        let segment = values.segment(&format!("value/{number}")).allocate(1 << 20).unwrap();
+        segment.put(0, &vec![number + 1; 1 << 20]).unwrap();
+    }
+    ddss(source.folder(), &["cluster", "snapshot", &file, "--only", "value/*"], 0);
+    let target = DaemonOptions::new(2).unwrap().pool_bytes(64 << 20).start().unwrap();
+    let restored = client(target.folder());
+    for killed_after in [1, 10, 25] {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["cluster", "restore", &file, "--skip-existing", "--dir"]).arg(target.folder());
+        let mut process = Process::start(command, place.path(), "restore").unwrap();
+        while restored.list("value/").unwrap().count() < killed_after {
+            assert!(process.wait(Duration::ZERO).unwrap().is_none_or(|status| status.success()));
+        }
+        process.kill().unwrap();
+        for info in restored.list("value/").unwrap() {
+            let info = info.unwrap();
+            let segment = restored.segment(&info.name).open().unwrap();
+            let number: u8 = info.name["value/".len()..].parse().unwrap();
+            let is_whole = segment.get(..).unwrap().iter().all(|&byte| byte == number + 1);
+            assert!(is_whole || info.permissions.mode == Mode(0o200), "{} is not marked as unfinished", info.name);
+        }
+    }
+    ddss(target.folder(), &["cluster", "restore", &file, "--skip-existing"], 0);
+    let whole = |number: u8| {
+        let segment = restored.segment(&format!("value/{number}")).open().unwrap();
+        segment.stat().unwrap().permissions.mode != Mode(0o200)
+            && segment.get(..).unwrap().iter().all(|&byte| byte == number + 1)
+    };
+    assert!((0..40).all(whole));
+}
+
+// If this failed, a snapshot would mix bytes of two versions, or would fail for each segment that is in use.
+#[test]
+fn snapshot_has_one_version_of_a_segment_that_changes() {
+    let daemon = DaemonOptions::new(1).unwrap().pool_bytes(64 << 20).start().unwrap();
+    let (values, place) = (client(daemon.folder()), TempNode::new().unwrap());
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    let busy = values.segment("busy").allocate(3 << 20).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0_u8.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                busy.put(0, &vec![number; 3 << 20]).unwrap();
+            }
+        });
+        for _ in 0..5 {
+            ddss(daemon.folder(), &["cluster", "snapshot", &file], 0);
+            let other = DaemonOptions::new(2).unwrap().pool_bytes(64 << 20).start().unwrap();
+            ddss(other.folder(), &["cluster", "restore", &file], 0);
+            let value = client(other.folder()).segment("busy").open().unwrap().get(..).unwrap();
+            assert!(value.iter().all(|&byte| byte == value[0]), "bytes of two versions");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+// If this failed, a backup without the segments of a dead node would look complete.
+#[test]
+fn snapshot_names_what_it_lacks() {
+    let first = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let mut second = DaemonOptions::new(2).unwrap().joins(first.listen()).start().unwrap();
+    let place = TempNode::new().unwrap();
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    client(first.folder()).segment("ours").allocate(64).unwrap();
+    client(second.folder()).segment("theirs").allocate(64).unwrap();
+    second.kill().unwrap();
+    let missing = |said: &str| said.contains("theirs") && !said.contains("ours is not");
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        let said = run_ddss(first.folder(), &["cluster", "snapshot", &file], "").unwrap();
+        if said.code == 1 && missing(&said.err) && said.err.contains("node 2") {
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "{} {}{}", said.code, said.out, said.err);
+    }
+    let said = ddss(first.folder(), &["cluster", "restore", &file, "--check"], 0);
+    assert!(said.contains("1 segments could not be read"), "{said}");
+}

@@ -1,0 +1,184 @@
+//! Recovery of a cluster whose voters are lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, ConnectOptions, NodeId, Placement, ReplicationInfo, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, run_ddss};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Exit code of a start that is refused.
+const SETTINGS: i32 = 2;
+
+fn client(folder: &Path) -> Client {
+    Client::connect_with(ConnectOptions::new().directory(folder).timeout(PATIENCE)).unwrap()
+}
+
+fn json(folder: &Path, words: &[&str]) -> Value {
+    let said = run_ddss(folder, &[&["--json"], words].concat(), "").unwrap();
+    assert_eq!(said.code, 0, "{words:?}: {}{}", said.out, said.err);
+    serde_json::from_str(&said.out).unwrap()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Starts three nodes that vote.
+fn three_voters() -> [Daemon; 3] {
+    let first = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let join = || DaemonOptions::new(2).unwrap().joins(first.listen()).start().unwrap();
+    let (second, third) = (join(), join());
+    wait_until("three nodes vote", || {
+        let nodes = json(first.folder(), &["nodes"]);
+        nodes.as_array().unwrap().iter().filter(|node| node["voter"] == true && node["alive"] == true).count() == 3
+    });
+    [first, second, third]
+}
+
+/// Makes a segment whose value is its name.
+fn make(client: &Client, name: &str, home: u16, copies: u8) {
+    let spec = Spec::new(64).placement(Placement::Node(NodeId(home))).copies(copies);
+    let segment = client.segment(name).allocate(spec).unwrap();
+    segment.put(0, name.as_bytes()).unwrap();
+    wait_until("the replica is in sync", || {
+        copies == 1 || segment.stat().unwrap().replication == ReplicationInfo::InSync
+    });
+}
+
+fn holds_its_name(client: &Client, name: &str) -> bool {
+    let value = client.segment(name).open().and_then(|segment| segment.get(0..name.len() as u64));
+    value.is_ok_and(|value| &value[..] == name.as_bytes())
+}
+
+fn names(report: &Value, group: &str) -> Vec<String> {
+    let names = report["report"][group].as_array().unwrap().iter();
+    names.map(|found| found["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Starts a daemon that has to end by itself, and returns its last words.
+fn refusal(daemon: &mut Daemon) -> String {
+    // It may be ready for a moment, before it has asked anybody.
+    let _ = daemon.restart();
+    let status = daemon.process().wait(PATIENCE).unwrap().expect("it ends");
+    assert_eq!(status.code(), Some(SETTINGS), "{}", daemon.process().stderr());
+    daemon.process().stderr()
+}
+
+// If this failed, the death of two machines of three would cost every segment, or two clusters would serve one name.
+#[test]
+fn survivors_go_on_as_a_new_cluster() {
+    let [mut one, mut two, mut three] = three_voters();
+    let values = client(one.folder());
+    make(&values, "own", 1, 1);
+    make(&values, "lost", 2, 1);
+    make(&values, "other survivor", 3, 1);
+    // The replica of each is on either of the other two nodes.
+    let copied: Vec<String> = (0..8).map(|number| format!("copied {number}")).collect();
+    for name in &copied {
+        make(&values, name, 2, 2);
+    }
+    let has_replica_here =
+        |name: &String| values.segment(name).open().unwrap().stat().unwrap().replica == Some(NodeId(1));
+    let (here, there): (Vec<String>, Vec<String>) = copied.iter().cloned().partition(has_replica_here);
+    drop(values);
+
+    // A daemon that runs is not recovered.
+    let running = run_ddss(two.folder(), &["cluster", "recover", "--yes"], "").unwrap();
+    assert!(running.code != 0 && running.err.contains("another ddssd works in"), "{}", running.err);
+    // All at once: a home that loses its replica first goes on alone, and the replica is not in sync any more.
+    two.kill().unwrap();
+    three.kill().unwrap();
+    one.kill().unwrap();
+
+    let before = std::fs::read(one.folder().join("state/raft.log")).unwrap();
+    let report = json(one.folder(), &["cluster", "recover"]);
+    assert_eq!(report["done"], false);
+    assert_eq!(std::fs::read(one.folder().join("state/raft.log")).unwrap(), before, "a list changes nothing");
+    assert_eq!(names(&report, "here"), ["own"]);
+    assert_eq!(names(&report, "taken_over"), here);
+    let mut elsewhere = [vec!["lost".to_owned(), "other survivor".to_owned()], there.clone()].concat();
+    elsewhere.sort();
+    assert_eq!(names(&report, "elsewhere"), elsewhere);
+
+    assert_eq!(json(one.folder(), &["cluster", "recover", "--yes"])["done"], true);
+    one.restart().unwrap();
+    let values = client(one.folder());
+    // It decides alone.
+    make(&values, "new", 1, 1);
+    assert!(holds_its_name(&values, "own"));
+    wait_until("the replicas take over", || here.iter().all(|name| holds_its_name(&values, name)));
+
+    // A node of the former cluster, with all that it had.
+    let why = refusal(&mut two);
+    assert!(why.contains("cluster recover --join"), "{why}");
+    // Another survivor comes with its segments, under its number.
+    let address = one.listen().to_string();
+    assert_eq!(json(three.folder(), &["cluster", "recover", "--join", &address, "--yes"])["done"], true);
+    three.restart().unwrap();
+    wait_until("the other survivor is a member", || {
+        let nodes = json(one.folder(), &["nodes"]);
+        nodes.as_array().unwrap().iter().any(|node| node["node"] == 3 && node["alive"] == true)
+    });
+    for values in [&values, &client(three.folder())] {
+        wait_until("its segments are there", || {
+            holds_its_name(values, "other survivor") && holds_its_name(values, "own")
+        });
+        wait_until("its replicas take over", || there.iter().all(|name| holds_its_name(values, name)));
+    }
+    // The lost machine is given up, with what only it had.
+    assert_eq!(run_ddss(one.folder(), &["cluster", "remove", "2"], "").unwrap().code, 0);
+    wait_until("its name is free", || values.segment("lost").allocate(64).is_ok());
+    // A new machine gets a new number.
+    let four = DaemonOptions::new(9).unwrap().joins(one.listen()).start().unwrap();
+    let seen = json(four.folder(), &["cluster", "status"]);
+    assert_eq!(seen["node"], 4, "{seen}");
+    assert!(holds_its_name(&client(four.folder()), "own"));
+    // A restart keeps all that.
+    one.kill().unwrap();
+    one.restart().unwrap();
+    wait_until("it serves again", || holds_its_name(&client(one.folder()), "own"));
+}
+
+// If this failed, an operator who recovers too early would make a second cluster beside the first.
+#[test]
+fn cluster_with_a_majority_is_not_recovered() {
+    let [one, two, mut three] = three_voters();
+    three.kill().unwrap();
+    let refused = run_ddss(three.folder(), &["cluster", "recover", "--yes"], "").unwrap();
+    assert_eq!(refused.code, SETTINGS, "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains("2 of 3 voters answer"), "{}", refused.err);
+    three.restart().unwrap();
+    wait_until("it is a member as before", || json(one.folder(), &["cluster", "status"])["nodes"][2]["alive"] == true);
+    drop(two);
+}
+
+// If this failed, a kill in the middle of a recovery would end the last survivor too.
+#[test]
+fn recovery_that_was_killed_is_repeated() {
+    let [mut one, two, three] = three_voters();
+    let values = client(one.folder());
+    make(&values, "own", 1, 1);
+    drop((values, two, three));
+    one.kill().unwrap();
+    let directory = one.folder().join("state/directory.json");
+    let before = std::fs::read(&directory).ok();
+    json(one.folder(), &["cluster", "recover", "--yes"]);
+    // As if the process had died before the second file.
+    match before {
+        Some(bytes) => std::fs::write(&directory, bytes).unwrap(),
+        None => std::fs::remove_file(&directory).unwrap(),
+    }
+    let report = json(one.folder(), &["cluster", "recover", "--yes"]);
+    assert_eq!(names(&report, "here"), ["own"]);
+    one.restart().unwrap();
+    let values = client(one.folder());
+    make(&values, "new", 1, 1);
+    assert!(holds_its_name(&values, "own"));
+}
