@@ -10,7 +10,7 @@ pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_secs(3);
 /// Time for which the last answer of a leader with a majority counts: voters elect another one in two rounds at most.
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(4);
 
-/// What a node last learned from the leader. Clones share it.
+/// Findings of the last answer of the leader. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Majority(Arc<Learned>);
 

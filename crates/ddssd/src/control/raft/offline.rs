@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-/// What a stopped node knows of its cluster: its snapshot and all entries behind it, also those of which it does not know
-/// whether a majority has them. A voter may have acknowledged each of them.
+/// Knowledge of a stopped node about its cluster: its snapshot and all entries behind it. It does not know which of them a
+/// majority has: a leader may have acknowledged each of them.
 #[derive(Debug)]
 pub(crate) struct OfflineState {
     vote: Option<Vote>,
