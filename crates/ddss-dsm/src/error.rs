@@ -6,7 +6,6 @@ use ddss_group::JoinError;
 use ddss_runtime::RuntimeError;
 use ddss_verbs::FabricError;
 use std::io;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -39,9 +38,6 @@ pub enum SpaceError {
     /// The program was not started as a rank.
     #[error("{0} is not set or unknown: start this program with `ddss dsm run -n 4 -- PROGRAM`")]
     NotLaunched(&'static str),
-    /// The other ranks cannot reach this address.
-    #[error("cannot listen on {0}: name an address of this machine that the other ranks reach")]
-    Address(IpAddr),
     /// Elements are outside the region, or the range has none.
     #[error("elements {start} to {end} are none of the region, which has {len}")]
     OutOfRegion {

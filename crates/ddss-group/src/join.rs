@@ -3,7 +3,7 @@
 use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
 use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, Row, Spec, Table};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Time for which a place that others probe may seem to be taken.
@@ -74,6 +74,9 @@ pub enum JoinError {
     /// The directory has another format.
     #[error(transparent)]
     Row(#[from] RowError),
+    /// The other members cannot reach this address.
+    #[error("cannot listen on {0}: name an address of this machine that the other members reach")]
+    Address(IpAddr),
     /// The place that was asked for is taken.
     #[error("{member} of {group} is another process: wait for its end, or join with another number")]
     Taken {

@@ -15,6 +15,7 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 
 mod directory;
 mod driver;
+mod endpoint;
 mod group;
 mod inspect;
 mod join;
@@ -27,6 +28,7 @@ mod wake;
 pub use ddss_auth::Context;
 pub use directory::{NOTE_BYTES, Note, RowError};
 pub use driver::{Driver, Happened};
+pub use endpoint::Endpoint;
 pub use group::{Group, GroupEvent, LostReason};
 pub use inspect::{GroupInfo, MemberInfo, inspect};
 pub use join::{JoinError, JoinOptions};

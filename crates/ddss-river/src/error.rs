@@ -5,7 +5,6 @@ use ddss_ipc::MemoryError;
 use ddss_river_core::ConfigError;
 use ddss_runtime::RuntimeError;
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Error of a call.
@@ -51,9 +50,6 @@ pub enum QueueError {
     /// A setting is outside its limits.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The other members cannot reach this address.
-    #[error("cannot listen on {0}: name an address of this machine that the other members reach")]
-    Address(IpAddr),
     /// The message is above the limit of the queue. It was not put.
     #[error("a message of {bytes} bytes is above message_bytes_max of queue {queue}, which is {max}")]
     TooLong {

@@ -2,7 +2,8 @@
 
 use super::directory::DIRECTORY_PAGES;
 use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
-use std::net::{IpAddr, Ipv4Addr};
+use ddss_group::Endpoint;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Options of [`Space::join`](crate::Space::join). All ranks of a space need the same, except for their own number, address and
@@ -13,8 +14,7 @@ pub struct SpaceOptions {
     pub(super) ranks: u16,
     pub(super) bytes: u64,
     pub(super) rank: Option<u16>,
-    pub(super) listen: IpAddr,
-    pub(super) timeout: Duration,
+    pub(super) endpoint: Endpoint,
     protocol: Protocol,
     ordering: Ordering,
     stamps: Stamps,
@@ -30,8 +30,7 @@ impl SpaceOptions {
             ranks,
             bytes,
             rank: None,
-            listen: Ipv4Addr::LOCALHOST.into(),
-            timeout: Duration::from_secs(60),
+            endpoint: Endpoint::default(),
             protocol: Protocol::NewGenDsm,
             ordering: Ordering::Stamped,
             stamps: Stamps::PerHome,
@@ -46,14 +45,14 @@ impl SpaceOptions {
 
     /// Sets the address at which the other ranks reach this one. Default: the loopback address, for ranks on one machine.
     pub fn listen(mut self, address: IpAddr) -> Self {
-        self.listen = address;
+        self.endpoint.listen = address;
         self
     }
 
     /// Sets the deadline of each call, and of the wait for the other ranks. A call that passes it ends the space, for all
     /// ranks. Default: a minute.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.endpoint.timeout = timeout;
         self
     }
 

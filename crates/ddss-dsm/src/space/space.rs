@@ -13,9 +13,8 @@ use ddss_group::{
     Context, GroupState, Incarnation, JoinError, JoinOptions, Member, Membership, Mesh, NOTE_BYTES, Wake,
 };
 use ddss_runtime::{IdleConfig, ProgressThread};
-use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
+use ddss_verbs::IwarpConfig;
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -25,8 +24,6 @@ use std::time::Duration;
 const RELEASE: u8 = 2;
 /// Bytes of the longest message of the fabric: a packed page fits.
 const MESSAGE_BYTES: usize = 16 << 10;
-/// Lease of a rank's place: one that is stopped for longer is lost.
-const LEASE: Duration = Duration::from_secs(10);
 
 /// Memory of pages that several processes share, its *ranks*.
 ///
@@ -53,18 +50,14 @@ impl Space {
     /// Joins a space by name, and makes it if it does not exist. Waits until all ranks are there. Returns the number of the
     /// checkpoint from which they go on, too: 0 without one.
     pub(crate) fn start(client: &Client, name: &str, options: SpaceOptions) -> Result<(Self, u64), SpaceError> {
-        if options.listen.is_unspecified() {
-            return Err(SpaceError::Address(options.listen));
-        }
         let mut wire = IwarpConfig::default();
         wire.message_bytes_max = MESSAGE_BYTES;
-        let mut fabric = Iwarp::new(wire).map_err(SpaceError::System)?;
-        let address = fabric.listen(SocketAddr::new(options.listen, 0)).map_err(SpaceError::System)?;
+        let (fabric, join) = options.endpoint.bind(wire, options.ranks).map_err(SpaceError::Join)?;
         let message_bytes = Mesh::message_bytes_max(&fabric) - 1;
         let settings = options.config(Rank::ZERO, message_bytes);
         settings.check()?;
         let membership =
-            join_group(client, name, &options, address, &settings.encode_settings()).map_err(|error| match error {
+            join_group(client, name, join, options.rank, &settings.encode_settings()).map_err(|error| match error {
                 JoinError::OtherSettings { theirs, .. } => explain(&theirs, &settings),
                 other => SpaceError::Join(other),
             })?;
@@ -76,14 +69,14 @@ impl Space {
         let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
         let frames = memory.frames();
         let homes = memory.home_frames().map_err(SpaceError::Memory)?;
-        let checkpoints = Checkpoints::new(client, name, rank.index() as u16, homes, options.timeout);
+        let checkpoints = Checkpoints::new(client, name, rank.index() as u16, homes, options.endpoint.timeout);
         // What rank 0 finds counts.
         let checkpoint = if rank == Rank::ZERO { checkpoints.find(options.ranks) } else { 0 };
         let config = ServiceConfig {
             engine,
             memory,
             context: Context { name: *b"DDSS pages", release: RELEASE },
-            lease: LEASE,
+            lease: options.endpoint.lease,
             membership,
             fabric: Box::new(fabric),
             commands: receiver,
@@ -94,7 +87,7 @@ impl Space {
         let thread =
             ProgressThread::start("ddss-dsm", None, IdleConfig::for_cores(cores), move || Service::new(config))?;
         let bytes = options.bytes.next_multiple_of(SpaceOptions::PAGE_BYTES.into());
-        let (ranks, timeout) = (options.ranks, options.timeout);
+        let (ranks, timeout) = (options.ranks, options.endpoint.timeout);
         let lost = OnceLock::new();
         let space = Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints, directory, lost };
         match space.call(Call::Ready) {
@@ -340,14 +333,14 @@ fn pages(bytes: &Range<u64>) -> PageRange {
 fn join_group(
     client: &Client,
     name: &str,
-    options: &SpaceOptions,
-    address: SocketAddr,
+    join: JoinOptions,
+    rank: Option<u16>,
     ours: &[u8; SETTINGS_BYTES],
 ) -> Result<Membership, JoinError> {
     let mut settings = [0; NOTE_BYTES];
     settings[..SETTINGS_BYTES].copy_from_slice(ours);
-    let mut join = JoinOptions::new(options.ranks, address).settings(settings).lease(LEASE);
-    if let Some(rank) = options.rank {
+    let mut join = join.settings(settings);
+    if let Some(rank) = rank {
         join = join.number(rank);
     }
     Membership::join(client, &format!("dsm/{name}"), &join)

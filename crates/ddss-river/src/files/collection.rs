@@ -83,7 +83,7 @@ impl Files {
         let wake = Arc::new(Wake::new()?);
         let shared = Arc::new(Shared::new(wake.clone()));
         let outbox = Port::slots("ddss-river-send", WRITE_WINDOW)?;
-        let (user, slots, lease) = (User(shared.clone()), outbox.clone(), options.lease);
+        let (user, slots, lease) = (User(shared.clone()), outbox.clone(), options.endpoint.lease);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread = ProgressThread::start("ddss-files", None, IdleConfig::for_cores(cores), move || {
             Ok::<_, io::Error>(Endpoint::new(Port::new(member, wake, lease, 0, (slots, READ_SLOTS))?, user))
@@ -257,7 +257,7 @@ impl Files {
 
     fn wait<T>(&self, what: &'static str, mut attempt: impl FnMut(&mut State) -> Option<T>) -> Result<T, QueueError> {
         let fenced = || QueueError::Fenced { queue: super::options::GROUP.to_owned() };
-        let timeout = self.options.timeout;
+        let timeout = self.options.endpoint.timeout;
         let attempt = |state: &mut State| if state.is_fenced { Some(Err(fenced())) } else { attempt(state).map(Ok) };
         let result = self.shared.wait(Instant::now() + timeout, attempt);
         result.unwrap_or_else(|| {

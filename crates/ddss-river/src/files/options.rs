@@ -3,9 +3,9 @@
 use super::port::Port;
 use crate::error::QueueError;
 use ddss::Client;
-use ddss_group::{JoinOptions, Membership, NOTE_BYTES, Note};
-use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ddss_group::{Endpoint, Membership, NOTE_BYTES, Note};
+use ddss_verbs::{Fabric, IwarpConfig};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Table with the members.
@@ -14,16 +14,12 @@ pub(super) const GROUP: &str = "river/files";
 const FORMAT: [u8; 4] = *b"FIL1";
 /// Members of the group at most.
 const MEMBERS: u16 = 64;
-/// Time by which the fabric gives a silent member up later than the group does.
-const STALL_MARGIN: Duration = Duration::from_secs(5);
 
 /// Options of [`FileServer::start`](crate::FileServer::start) and [`Files::join`](crate::Files::join).
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct FilesOptions {
-    pub(super) listen: IpAddr,
-    pub(super) timeout: Duration,
-    pub(super) lease: Duration,
+    pub(super) endpoint: Endpoint,
     pub(super) copies: u8,
 }
 
@@ -36,25 +32,24 @@ impl Default for FilesOptions {
 impl FilesOptions {
     /// Creates options for processes on one machine.
     pub fn new() -> Self {
-        let (timeout, lease) = (Duration::from_secs(60), Duration::from_secs(10));
-        Self { listen: Ipv4Addr::LOCALHOST.into(), timeout, lease, copies: 1 }
+        Self { endpoint: Endpoint::default(), copies: 1 }
     }
 
     /// Sets the address at which the other processes reach this one. Default: the loopback address.
     pub fn listen(mut self, address: IpAddr) -> Self {
-        self.listen = address;
+        self.endpoint.listen = address;
         self
     }
 
     /// Sets the longest wait for the next step of a transfer. Default: a minute.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.endpoint.timeout = timeout;
         self
     }
 
     /// Sets the time after which a process that is stopped is lost. Default 10 s.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.endpoint.lease = lease;
         self
     }
 
@@ -66,19 +61,13 @@ impl FilesOptions {
 
     /// Joins the group.
     pub(super) fn join(&self, client: &Client) -> Result<(Membership, Box<dyn Fabric>), QueueError> {
-        if self.listen.is_unspecified() {
-            return Err(QueueError::Address(self.listen));
-        }
         let mut wire = IwarpConfig::default();
         wire.message_bytes_max = Port::MESSAGE_BYTES;
         // Chunks bring a checksum of their own.
         wire.crc = false;
-        wire.stall_timeout = self.lease.saturating_add(STALL_MARGIN);
-        let mut fabric = Iwarp::new(wire)?;
-        let address = fabric.listen(SocketAddr::new(self.listen, 0))?;
+        let (fabric, join) = self.endpoint.bind(wire, MEMBERS)?;
         let mut settings: Note = [0; NOTE_BYTES];
         settings[..4].copy_from_slice(&FORMAT);
-        let join = JoinOptions::new(MEMBERS, address).settings(settings).lease(self.lease);
-        Ok((Membership::join(client, GROUP, &join)?, Box::new(fabric)))
+        Ok((Membership::join(client, GROUP, &join.settings(settings))?, Box::new(fabric)))
     }
 }

@@ -45,7 +45,7 @@ impl FileServer {
         let member = options.join(client)?;
         let wake = Arc::new(Wake::new()?);
         let outbox = Port::slots("ddss-river-send", SEND_SLOTS)?;
-        let (lease, is_fenced) = (options.lease, Arc::new(AtomicBool::new(false)));
+        let (lease, is_fenced) = (options.endpoint.lease, Arc::new(AtomicBool::new(false)));
         let fenced = is_fenced.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread = ProgressThread::start("ddss-files", None, IdleConfig::for_cores(cores), move || {

@@ -1,8 +1,8 @@
 //! Options of a queue.
 
-use ddss_group::{NOTE_BYTES, Note};
+use ddss_group::{Endpoint, NOTE_BYTES, Note};
 use ddss_river_core::{Guarantee, QueueConfig};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// First bytes of the settings in the directory, with the release of their format.
@@ -14,9 +14,7 @@ const FORMAT: [u8; 4] = *b"QUE1";
 pub struct QueueOptions {
     pub(super) config: QueueConfig,
     pub(super) members: u16,
-    pub(super) listen: IpAddr,
-    pub(super) timeout: Duration,
-    pub(super) lease: Duration,
+    pub(super) endpoint: Endpoint,
     pub(super) is_existing: bool,
 }
 
@@ -29,14 +27,7 @@ impl Default for QueueOptions {
 impl QueueOptions {
     /// Creates options for messages of at most 1 MiB, delivered at least once, between at most 16 processes of one machine.
     pub fn new() -> Self {
-        Self {
-            config: QueueConfig::default(),
-            members: 16,
-            listen: Ipv4Addr::LOCALHOST.into(),
-            timeout: Duration::from_secs(60),
-            lease: Duration::from_secs(10),
-            is_existing: false,
-        }
+        Self { config: QueueConfig::default(), members: 16, endpoint: Endpoint::default(), is_existing: false }
     }
 
     /// Sets the bytes of a message at most. The memory of a process is bounded by this times its send slots, and times the
@@ -73,19 +64,19 @@ impl QueueOptions {
     /// Sets the address at which the other processes reach this one. Default: the loopback address, for processes on one
     /// machine.
     pub fn listen(mut self, address: IpAddr) -> Self {
-        self.listen = address;
+        self.endpoint.listen = address;
         self
     }
 
     /// Sets the deadline of each call. Default: a minute.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.endpoint.timeout = timeout;
         self
     }
 
     /// Sets the time after which a process that is stopped is lost. Default 10 s.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.endpoint.lease = lease;
         self
     }
 
@@ -109,7 +100,7 @@ impl QueueOptions {
             ("guarantee", guarantee),
             ("recall", has_recall.into()),
             // A process that joins leaves the place of a living one for a part of its lease.
-            ("lease in ms", self.lease.as_millis().try_into().unwrap_or(u32::MAX)),
+            ("lease in ms", self.endpoint.lease.as_millis().try_into().unwrap_or(u32::MAX)),
         ]
     }
 

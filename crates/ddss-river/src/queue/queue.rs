@@ -10,19 +10,15 @@ use crate::error::{QueueError, check_name};
 use crate::link::{CLOSED, FAILED, Service, ServiceConfig};
 use crate::state::{Ends, EndsError, Shared};
 use ddss::{Client, ErrorKind};
-use ddss_group::{Context, JoinError, JoinOptions, Membership, Wake};
+use ddss_group::{Context, JoinError, Membership, Wake};
 use ddss_runtime::{IdleConfig, ProgressThread};
-use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
+use ddss_verbs::IwarpConfig;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Release of the messages between members.
 const RELEASE: u8 = 1;
-/// Time by which the fabric gives a silent member up later than the group does.
-const STALL_MARGIN: Duration = Duration::from_secs(5);
 
 /// A queue that processes on several nodes share under a name.
 ///
@@ -42,9 +38,6 @@ impl Queue {
     pub fn open(client: &Client, name: &str, options: QueueOptions) -> Result<Self, QueueError> {
         check_name(name)?;
         options.config.check()?;
-        if options.listen.is_unspecified() {
-            return Err(QueueError::Address(options.listen));
-        }
         let table = format!("river/{name}");
         if options.is_existing {
             match client.table::<[u8]>(&table).open() {
@@ -58,22 +51,20 @@ impl Queue {
         wire.message_bytes_max = Service::MESSAGE_BYTES;
         // Messages bring a checksum of their own.
         wire.crc = false;
-        wire.stall_timeout = options.lease.saturating_add(STALL_MARGIN);
-        let mut fabric = Iwarp::new(wire)?;
-        let address = fabric.listen(SocketAddr::new(options.listen, 0))?;
-        let join = JoinOptions::new(options.members, address).settings(options.encode()).lease(options.lease);
-        let membership = Membership::join(client, &table, &join).map_err(|error| match error {
-            JoinError::OtherSettings { theirs, .. } => {
-                let (setting, theirs, ours) = options.difference(&theirs);
-                QueueError::OtherSetting { queue: name.to_owned(), setting, theirs, ours }
-            }
-            other => other.into(),
-        })?;
+        let (fabric, join) = options.endpoint.bind(wire, options.members)?;
+        let membership =
+            Membership::join(client, &table, &join.settings(options.encode())).map_err(|error| match error {
+                JoinError::OtherSettings { theirs, .. } => {
+                    let (setting, theirs, ours) = options.difference(&theirs);
+                    QueueError::OtherSetting { queue: name.to_owned(), setting, theirs, ours }
+                }
+                other => other.into(),
+            })?;
         if membership.state() >= FAILED {
             return Err(QueueError::Ended { queue: name.to_owned() });
         }
         let was_closed = membership.state() >= CLOSED;
-        let random = RandomState::new().hash_one(address);
+        let random = RandomState::new().hash_one(membership.ours().run);
         let ends = Ends::new(options.config, membership.ours().member, options.members, random)?;
         let wake = Arc::new(Wake::new()?);
         let shared = Arc::new(Shared::new(ends, wake.clone()));
@@ -85,7 +76,7 @@ impl Queue {
             membership,
             fabric: Box::new(fabric),
             context: Context { name: *b"DDSS queue", release: RELEASE },
-            lease: options.lease,
+            lease: options.endpoint.lease,
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let idle = IdleConfig::for_cores(cores);
@@ -93,7 +84,7 @@ impl Queue {
         let session = Session {
             queue: name.to_owned(),
             message_bytes_max: options.config.message_bytes_max,
-            timeout: options.timeout,
+            timeout: options.endpoint.timeout,
             shared,
             state,
             has_told: AtomicBool::new(false),

@@ -165,7 +165,7 @@ fn joining_a_space_of_another_kind_or_alone_says_what_to_do() {
     let unspecified = SpaceOptions::new(1, BYTES).listen("0.0.0.0".parse().unwrap());
     assert_eq!(
         Space::join(&client, "nowhere", unspecified).unwrap_err().to_string(),
-        "cannot listen on 0.0.0.0: name an address of this machine that the other ranks reach"
+        "cannot listen on 0.0.0.0: name an address of this machine that the other members reach"
     );
 }
 
