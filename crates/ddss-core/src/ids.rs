@@ -3,6 +3,7 @@
 
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Id of a node of the cluster. Zero is no node.
 ///
@@ -204,6 +205,9 @@ impl fmt::Display for Version {
 /// use ddss::Timestamp;
 /// let at = Timestamp(1_700_000_000_000_000 << Timestamp::COUNTER_BITS | 3);
 /// assert_eq!(at.micros(), 1_700_000_000_000_000);
+/// assert_eq!(at.to_string(), "2023-11-14 22:13:20.000000 UTC");
+/// let second = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+/// assert_eq!(std::time::SystemTime::from(at), second);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -220,9 +224,58 @@ impl Timestamp {
     }
 }
 
+/// The physical part.
+impl From<Timestamp> for SystemTime {
+    fn from(timestamp: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_micros(timestamp.micros())
+    }
+}
+
+/// Shows date and time, or `never` for the timestamp of no write.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.micros();
+        if micros == 0 {
+            return out.write_str("never");
+        }
+        let (year, month, day) = date_of(micros / 86_400_000_000);
+        let (seconds, fraction) = (micros % 86_400_000_000 / 1_000_000, micros % 1_000_000);
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        write!(out, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:06} UTC")
+    }
+}
+
+/// Converts days since 1970 to year, month and day.
+fn date_of(mut days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, days + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timestamp_shows_its_date() {
+        // If this broke, a user would compare the times of two writes by another day.
+        let shown = |micros: u64| Timestamp(micros << Timestamp::COUNTER_BITS | 7).to_string();
+        assert_eq!(shown(951_782_400_000_001), "2000-02-29 00:00:00.000001 UTC");
+        assert_eq!(shown(1_795_305_599_999_999), "2026-11-21 23:59:59.999999 UTC");
+        assert_eq!(shown(0), "never");
+        let last = SystemTime::from(Timestamp(u64::MAX));
+        assert_eq!(last.duration_since(UNIX_EPOCH).unwrap().as_micros() as u64, u64::MAX >> 12);
+    }
 
     #[test]
     fn segment_id_round_trips() {

@@ -6,7 +6,6 @@ use crate::confirm::confirm;
 use crate::connect::{connect, open};
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::glob::Glob;
-use crate::output::table::format_timestamp;
 use crate::output::terminal_text::{is_printable_text, print_note, print_warning, write_line};
 use ddss::{Segment, Stamp, Table};
 use serde_json::{Value, json};
@@ -245,10 +244,7 @@ pub(crate) fn watch(options: &WatchOptions, json: bool) -> Result<(), CommandErr
         let written = if json {
             writeln!(out, "{line}")
         } else {
-            write_line(
-                &mut out,
-                format_args!("{}  {}{words}", stamp.version, format_timestamp(stamp.timestamp.micros())),
-            )
+            write_line(&mut out, format_args!("{}  {}{words}", stamp.version, stamp.timestamp))
         };
         match written.and_then(|()| out.flush()) {
             // The reader has closed the pipe and wants no more versions.

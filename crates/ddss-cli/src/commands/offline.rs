@@ -114,7 +114,7 @@ pub(crate) fn stat(node: &OfflineNode, name: &str, json: bool) -> Result<(), Com
     print_field("mode", format_args!("{} ({:03o})", format_mode(record.permissions.mode), record.permissions.mode));
     print_field("version", version(segment));
     if let Some(header) = segment.header {
-        print_field("written", crate::output::table::format_timestamp(Timestamp(header.timestamp).micros()));
+        print_field("written", Timestamp(header.timestamp));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::connect::open;
 use crate::error::CommandError;
 use crate::glob::Glob;
 use crate::output::listing::{as_json, format_holder, format_lock, format_mode, format_model, format_replica};
-use crate::output::table::{Table, format_bytes, format_micros, format_timestamp};
+use crate::output::table::{Table, format_bytes, format_micros};
 use crate::output::terminal_text::print_field;
 use ddss::{ErrorKind, GetOptions, Mode, Permissions, Version};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandErro
     print_field("owner", format_args!("user {} group {}", permissions.uid, permissions.gid));
     print_field("mode", format_args!("{} ({:03o})", format_mode(permissions.mode.0), permissions.mode.0));
     print_field("version", listing.stamp.version.0);
-    print_field("written", format_timestamp(listing.stamp.timestamp.micros()));
+    print_field("written", listing.stamp.timestamp);
     print_field("lock", format_lock(&listing));
     if let Some(holder) = listing.lock.holder {
         let left = format_micros(holder.lease_left_us);
@@ -135,7 +135,7 @@ pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), Comman
     table.wrap_last();
     for value in &found {
         let hex: Vec<String> = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        table.row(vec![value.version().0.to_string(), format_timestamp(value.stamp.timestamp.micros()), hex.join(" ")]);
+        table.row(vec![value.version().0.to_string(), value.stamp.timestamp.to_string(), hex.join(" ")]);
     }
     table.print();
     Ok(())
