@@ -5,7 +5,7 @@
 //! cargo run --release --example feature_table
 //! ```
 //!
-//! A typed view (`SharedSlice`) works with any plain struct. Under the model `write` a get takes no lock and never
+//! A typed view (`Array`) works with any plain struct. Under the model `write` a get takes no lock and never
 //! waits. Readers on the home's node read the table in place, by a mapping, without any daemon; readers on the other
 //! node use one-sided transfers. Both are the same call.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]

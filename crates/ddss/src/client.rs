@@ -30,7 +30,14 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Shards>, pub(crate) Arc<Tasks>);
+pub struct Client {
+    /// Attachment to the shard of this clone.
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) shards: Arc<Shards>,
+    pub(crate) tasks: Arc<Tasks>,
+    /// Timeout of each call.
+    pub(crate) timeout: Duration,
+}
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,7 +48,7 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Returns true if both are handles of one client.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.1, &other.1)
+        Arc::ptr_eq(&self.shards, &other.shards)
     }
 
     /// Returns the client with blocking calls, as that of tasks does.
@@ -49,20 +56,39 @@ impl Client {
         self
     }
 
+    /// Returns a client whose calls have this timeout instead of [`ConnectOptions::timeout`](crate::ConnectOptions::timeout). It
+    /// shares the channels of this one, and the segments that it opens have its timeout.
+    ///
+    /// A call with more than 600 s fails with [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// let hasty = client.with_timeout(Duration::from_millis(20));
+    /// let late = hasty.segment("jobs").wait().expect_err("no process allocates it");
+    /// assert_eq!(late.kind(), ddss::ErrorKind::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
+    }
+
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
-        self.0.last_session().attachment.node()
+        self.inner.last_session().attachment.node()
     }
 
     /// Returns the IPC strategy of this client. For the tools of DDSS.
     #[doc(hidden)]
     pub fn strategy(&self) -> Strategy {
-        self.0.last_session().attachment.strategy()
+        self.inner.last_session().attachment.strategy()
     }
 
     /// Returns the socket to which this client is attached.
     pub(crate) fn socket(&self) -> &Path {
-        &self.0.plan.socket
+        &self.inner.plan.socket
     }
 
     /// Writes the identity of this client: its node and its socket.
@@ -72,12 +98,12 @@ impl Client {
 
     /// Returns the attachment of this clone's shard.
     pub(crate) fn inner(&self) -> &Inner {
-        &self.0
+        &self.inner
     }
 
     /// Returns the timeout of each call.
     pub(crate) fn timeout(&self) -> Duration {
-        self.0.settings.timeout
+        self.timeout
     }
 
     pub(crate) fn pause(&self, time: Duration) {
@@ -88,25 +114,30 @@ impl Client {
     /// client attaches to each when it first needs it. For the tools of DDSS.
     #[doc(hidden)]
     pub fn shard_count(&self) -> u8 {
-        self.1.count()
+        self.shards.count()
     }
 
     /// Returns the keeper of the client's leases.
     pub(crate) fn keeper(&self) -> &Arc<LeaseKeeper> {
-        self.1.keeper()
+        self.shards.keeper()
     }
 
     /// Returns the shard to which this clone is attached.
     pub(crate) fn shard(&self) -> u8 {
-        self.0.plan.shard
+        self.inner.plan.shard
     }
 
     /// Returns this client bound to another shard.
     pub(crate) fn at_shard(&self, shard: u8) -> Result<Self, Error> {
+        self.at_shard_by(shard, &mut self.time())
+    }
+
+    /// Returns this client bound to another shard, to which it attaches by then.
+    pub(crate) fn at_shard_by(&self, shard: u8, time: &mut Deadline) -> Result<Self, Error> {
         if shard == self.shard() {
             return Ok(self.clone());
         }
-        Ok(Client(self.1.at(shard)?, Arc::clone(&self.1), Arc::clone(&self.2)))
+        Ok(Self { inner: self.shards.at(shard, time.deadline())?, ..self.clone() })
     }
 
     /// Returns the shard that serves a name.
@@ -121,12 +152,12 @@ impl Client {
 
     /// Returns true if calls that did nothing are repeated while a daemon or a home is away.
     pub(crate) fn retries(&self) -> bool {
-        self.0.settings.retries
+        self.inner.settings.retries
     }
 
     /// Returns the default deadline of a call.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.0.settings.timeout)
+        Deadline::of(self.timeout)
     }
 
     /// Runs a planned call.
@@ -164,7 +195,7 @@ impl Client {
         let priority = plan.priority;
         let (mut refused, mut retry) = (false, None);
         let ended = loop {
-            let session = match self.0.session(&mut time, || plan.waits_for_daemon()) {
+            let session = match self.inner.session(&mut time, || plan.waits_for_daemon()) {
                 // No daemon has replaced the one that is shutting down.
                 Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target)),
                 session => session?,
@@ -220,15 +251,15 @@ impl Client {
     #[cold]
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
         match none {
-            NoCompletion::Gone => self.0.gone(),
+            NoCompletion::Gone => self.inner.gone(),
             NoCompletion::TooLong(timeout) => match check_timeout(timeout) {
                 Err(refused) => Error::bad_argument(action, target, refused),
                 Ok(()) => unreachable!("it was found to be too long"),
             },
-            NoCompletion::NotSent => self.0.no_daemon_error(std::io::ErrorKind::ConnectionReset),
+            NoCompletion::NotSent => self.inner.no_daemon_error(std::io::ErrorKind::ConnectionReset),
             NoCompletion::ShuttingDown => Error::failed(action, target, Failure::GoingDown),
             NoCompletion::Busy(limit) => {
-                let options = &self.0.plan.options;
+                let options = &self.inner.plan.options;
                 let value = match limit {
                     Limit::Channels => options.channels,
                     Limit::Arena => options.arena_bytes,

@@ -1,5 +1,7 @@
-//! Connecting a client, and its options.
+//! Connecting a client of either form, and its options.
 
+use crate::async_client::client;
+use crate::async_client::ended::Ended;
 use crate::async_client::tasks::Tasks;
 use crate::call::channels::ChannelPool;
 use crate::client::Client;
@@ -157,18 +159,61 @@ impl Client {
         let (attach, timeout) = options.attach_options()?;
         let folder = options.directory.unwrap_or_else(ddss_ipc::client_folder);
         let socket = folder.join(SOCKET_NAME);
-        let settings = CallSettings { timeout, local_reads: !options.no_local_reads, retries: !options.no_retries };
+        let settings = CallSettings { local_reads: !options.no_local_reads, retries: !options.no_retries };
         let plan = AttachPlan { folder, socket, options: attach, shard: 0, shard_count: None };
         let (first, shards) = Shards::begin(plan, settings)?;
         let tasks = Arc::new(Tasks::new(shards.count()));
-        Ok(Client(first, shards, tasks))
+        Ok(Client { inner: first, shards, tasks, timeout })
+    }
+}
+
+/// The result that a thread owes to a task: the handshake with the daemon blocks. A thread that panics owes an error.
+struct Owed(Arc<Ended<Result<client::Client, Error>>>);
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end(Err(Reason::Thread(std::io::ErrorKind::Other.into()).into()));
+        }
+    }
+}
+
+impl client::Client {
+    /// Attaches to the daemon of this node with default options: [`Client::connect`](crate::Client::connect).
+    pub async fn connect() -> Result<Self, Error> {
+        Self::connect_with(ConnectOptions::new()).await
+    }
+
+    /// Attaches to a daemon with these options: [`Client::connect_with`](crate::Client::connect_with). The task does not block;
+    /// if its future is dropped, the connection ends when it is made.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let directory = node.folder();
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use ddss::{ConnectOptions, aio};
+    /// let client = aio::Client::connect_with(ConnectOptions::new().directory(directory)).await?;
+    /// client.segment("scores").allocate(64).await?.put(0, b"hello").await?;
+    /// # Ok::<(), ddss::Error>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn connect_with(options: ConnectOptions) -> Result<Self, Error> {
+        let ended = Arc::new(Ended::default());
+        let owed = Owed(Arc::clone(&ended));
+        let connect = move || owed.0.end(Client::connect_with(options).and_then(|client| client.aio()));
+        std::thread::Builder::new().name("ddss-connect".to_owned()).spawn(connect).map_err(Reason::Thread)?;
+        std::future::poll_fn(|context| ended.poll(context)).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
+    use crate::testing::{TestNode, block_on, poll_once};
     use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+    use std::pin::pin;
 
     #[test]
     fn connect_options_reach_attach_options() {
@@ -208,5 +253,41 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(error.reason(), Reason::VersionMismatch { theirs: 77, .. }), "{error}");
         assert!(error.to_string().contains("same release"), "{error}");
+    }
+
+    #[test]
+    fn task_connects_without_blocking_its_executor() {
+        // If this broke, a service would stand still for seconds while a daemon does not answer.
+        let node = TestNode::start_with(|config| config.progress_threads = 2);
+        let mut first = pin!(client::Client::connect_with(node.options()));
+        // The handshake takes several system calls of two processes; this poll only starts its thread.
+        let client = match poll_once(&mut first) {
+            std::task::Poll::Pending => block_on(first).unwrap(),
+            std::task::Poll::Ready(client) => client.unwrap(),
+        };
+        for name in ["a", "b", "c"] {
+            block_on(async { client.segment(name).allocate(8).await?.put(0, b"x").await }).unwrap();
+        }
+        // A future that is dropped leaves a thread behind, which ends by itself.
+        drop(poll_once(&mut Box::pin(client::Client::connect_with(node.options()))));
+        drop(node);
+        let nowhere = ConnectOptions::new().directory("/nowhere");
+        assert_eq!(block_on(client::Client::connect_with(nowhere)).unwrap_err().kind(), ErrorKind::NoDaemon);
+        let invalid = block_on(client::Client::connect_with(ConnectOptions::new().channels(0))).unwrap_err();
+        assert_eq!(invalid.kind(), ErrorKind::BadArgument);
+    }
+
+    #[test]
+    fn task_learns_that_its_thread_has_panicked() {
+        // If this broke, the task would wait for ever.
+        let ended = Arc::new(Ended::default());
+        let owed = Owed(Arc::clone(&ended));
+        let thread = std::thread::spawn(move || {
+            let _owed = owed;
+            panic!("what cannot happen");
+        });
+        assert!(thread.join().is_err());
+        let error = block_on(std::future::poll_fn(|context| ended.poll(context))).unwrap_err();
+        assert!(matches!(error.reason(), Reason::Thread(_)), "{error}");
     }
 }

@@ -94,7 +94,7 @@ pub use error::{Error, ErrorKind, LimitReached};
 pub use map::entry::Entry;
 pub use map::known_entries::MapEvent;
 pub use options::{EntryOptions, GetOptions, LockOptions, PutOptions};
-pub use segment_info::{LockInfo, Permissions, SegmentEvent, SegmentInfo};
+pub use segment_info::{LockInfo, Permissions, RowEvent, SegmentEvent, SegmentInfo};
 pub use spec::{Mode, Spec};
 pub use value::{Atomic, AtomicResult, Stamp, Token, Update, Value, Versioned, Written};
 

@@ -1,4 +1,4 @@
-//! Descriptions of segments, and events of their names.
+//! Descriptions of segments, and events of their names and rows.
 
 use crate::spec::Mode;
 use crate::value::Stamp;
@@ -59,7 +59,7 @@ pub struct LockInfo {
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
 /// # client.segment("scores").allocate(64)?;
-/// for info in client.list("")? {
+/// for info in client.list("") {
 ///     let info: ddss::SegmentInfo = info?;
 ///     println!("{}: {} bytes at {} on {}", info.name, info.len, info.stamp.version, info.home);
 /// }
@@ -146,4 +146,45 @@ pub enum SegmentEvent {
     Created(SegmentInfo),
     /// The name does not stand for a segment any more, or this user may not know of it any more.
     Released(String),
+}
+
+/// A change of a table's rows, which [`Table::watch`](crate::Table::watch) reports.
+///
+/// The event has no version: another one may follow before the caller reads the row, and [`Row::get`](crate::Row::get) returns it.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// use ddss::{RowEvent, Table};
+/// let stock: Table<u64> = client.table("stock").allocate(100)?;
+/// let mut cached = vec![0; 100];
+/// for event in stock.watch() {
+///     let rows = match event? {
+///         RowEvent::Changed { row } => row..row + 1,
+///         _ => 0..stock.len(),
+///     };
+///     for row in rows {
+///         cached[row as usize] = stock.row(row).get()?.value;
+///     }
+/// #   if cached[7] == 12 { break }
+/// #   stock.row(7).put(&12)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RowEvent {
+    /// This row has changed.
+    Changed {
+        /// Its number.
+        row: u64,
+    },
+    /// The watch has begun, or has missed changes: each row may have changed.
+    Missed,
+}
+
+impl RowEvent {
+    pub(crate) fn of(row: Option<u64>) -> Self {
+        row.map_or(Self::Missed, |row| Self::Changed { row })
+    }
 }

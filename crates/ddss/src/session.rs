@@ -69,8 +69,6 @@ impl AttachPlan {
 /// Options of a client's calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallSettings {
-    /// Default timeout of a call.
-    pub(crate) timeout: Duration,
     pub(crate) local_reads: bool,
     /// True if calls that did nothing are repeated while a daemon or a home is away.
     pub(crate) retries: bool,

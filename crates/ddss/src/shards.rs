@@ -50,6 +50,12 @@ impl Shards {
         })
     }
 
+    /// Lets no other thread attach to a shard.
+    #[cfg(test)]
+    pub(crate) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.turn.lock().unwrap()
+    }
+
     /// Returns the keeper of the client's leases.
     pub(crate) fn keeper(&self) -> &Arc<LeaseKeeper> {
         &self.keeper
@@ -60,15 +66,13 @@ impl Shards {
         self.inners.len() as u8
     }
 
-    /// Returns the attachment to a shard, made now if this is its first use.
-    pub(crate) fn at(&self, shard: u8) -> Result<Arc<Inner>, Error> {
+    /// Returns the attachment to a shard, made by then if this is its first use.
+    pub(crate) fn at(&self, shard: u8, end: Instant) -> Result<Arc<Inner>, Error> {
         let place = &self.inners[usize::from(shard) % self.inners.len()];
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
-        // Each caller has a deadline of its own, whoever searches.
-        let (plan, end) = (self.plan.to_shard(shard), Instant::now() + self.settings.timeout);
-        let mut last = None;
+        let (plan, mut last) = (self.plan.to_shard(shard), None);
         loop {
             match self.try_begin(place, &plan, end) {
                 Ok(inner) => return Ok(inner),
@@ -142,12 +146,12 @@ mod tests {
                 assert_eq!(replies.take(put).unwrap().version.0, 2);
             }
             let listed: BTreeSet<String> =
-                client.list("table/").unwrap().map(|listing| listing.unwrap().name.to_string()).collect();
+                client.list("table/").map(|listing| listing.unwrap().name.to_string()).collect();
             assert_eq!(listed, names.into_iter().collect());
             let again = client.segment("table/7").allocate(Spec::new(8)).unwrap_err();
             assert_eq!(again.kind(), ErrorKind::AlreadyExists);
             segments.into_iter().for_each(|segment| segment.release().unwrap());
-            assert_eq!(client.list("").unwrap().count(), 0);
+            assert_eq!(client.list("").count(), 0);
         }
     }
 
@@ -156,18 +160,18 @@ mod tests {
         // If this broke, many threads that first use a shard of a stopped daemon would end one after the other.
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let client = node.short_timeout_client();
-        let turn = client.1.turn.lock().unwrap();
+        let turn = client.shards.turn();
         let (ended, ends) = std::sync::mpsc::channel();
         for _ in 0..8 {
             let (client, ended) = (client.clone(), ended.clone());
-            std::thread::spawn(move || ended.send(client.1.at(1).map(drop)).unwrap());
+            std::thread::spawn(move || ended.send(client.at_shard(1).map(drop)).unwrap());
         }
         for _ in 0..8 {
             let end = ends.recv_timeout(Duration::from_secs(60)).expect("it does not wait for the turn");
             assert_eq!(end.unwrap_err().kind(), ErrorKind::NoDaemon);
         }
         drop(turn);
-        assert!(client.1.inners[1].get().is_none(), "nobody searches after its deadline");
+        assert!(client.shards.inners[1].get().is_none(), "nobody searches after its deadline");
     }
 
     #[test]
@@ -217,7 +221,14 @@ mod tests {
             }
             let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().shard()).collect();
             assert_eq!(shards.len(), 2);
-            assert_eq!(client.list("").await.unwrap().len(), 8);
+            let mut listed = BTreeSet::new();
+            let mut list = client.list("");
+            while let Some(found) = list.next().await {
+                listed.insert(found.unwrap().name);
+            }
+            assert_eq!(listed.len(), 8);
+            let refused = client.list(&"a".repeat(1000)).next().await.unwrap().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::BadArgument);
             let mut batch = Batch::new();
             let tickets: Vec<_> = segments.iter().map(|segment| batch.get(segment, 0..300).unwrap()).collect();
             let mut replies = client.run(batch).await.unwrap();
@@ -235,7 +246,7 @@ mod tests {
         let client = node.client();
         let segment = client.segment("here").allocate(Spec::new(8)).unwrap();
         assert_eq!(segment.id().shard(), 1);
-        let lying = crate::Client(client.0.clone(), crate::shards::Shards::single(&client.1), client.2.clone());
+        let lying = crate::Client { shards: crate::shards::Shards::single(&client.shards), ..client.clone() };
         for error in
             [lying.segment("here").open().unwrap_err(), lying.segment("here").allocate(Spec::new(8)).unwrap_err()]
         {

@@ -64,7 +64,7 @@ impl From<u64> for Spec {
 }
 
 impl Spec {
-    /// Makes the specification of a segment of `len` bytes, of `len` rows of a [table](Self::row_len), or of a
+    /// Creates the specification of a segment of `len` bytes, of `len` rows of a [table](Self::row_len), or of a
     /// [map](Self::entry_len) for `len` keys.
     pub const fn new(len: u64) -> Self {
         Self {
@@ -81,14 +81,14 @@ impl Spec {
         }
     }
 
-    /// Makes it a table: each row has this many bytes, rounded up to a multiple of 8, and a version and timestamp of its
+    /// Makes the segment a table: each row has this many bytes, rounded up to a multiple of 8, and a version and timestamp of its
     /// own. A table keeps no older versions. A table of a type of fixed length needs no call of this.
     pub const fn row_len(mut self, bytes: u32) -> Self {
         self.row_len = bytes;
         self
     }
 
-    /// Makes it a map, with this many bytes for each key (1 to 1 KiB) and each value (up to 64 KiB). Types of fixed lengths
+    /// Makes the segment a map, with this many bytes for each key (1 to 1 KiB) and each value (up to 64 KiB). Types of fixed lengths
     /// need no call of this. The map has slots for a quarter more than its keys, and does not grow.
     pub const fn entry_len(mut self, key: usize, value: usize) -> Self {
         self.entry_len = Some((key, value));

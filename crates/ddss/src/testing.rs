@@ -45,16 +45,23 @@ impl TestNode {
         }
     }
 
+    /// Returns the number of puts that the node has completed.
+    pub(crate) fn puts(&self) -> u64 {
+        ddss_ipc::read_status(&self.folder).unwrap().operation(ddss_core::status::Kind::Put).ended()
+    }
+
     pub(crate) fn client(&self) -> Client {
-        // A machine that runs other tests may be slow: no deadline matters here.
-        let patient = std::time::Duration::from_secs(60);
-        Client::connect_with(ConnectOptions::new().directory(&self.folder).timeout(patient).local_reads(false)).unwrap()
+        Client::connect_with(self.options().local_reads(false)).unwrap()
+    }
+
+    /// Returns options of a patient client: a machine that runs other tests may be slow, and no deadline matters.
+    pub(crate) fn options(&self) -> ConnectOptions {
+        ConnectOptions::new().directory(&self.folder).timeout(std::time::Duration::from_secs(60))
     }
 
     /// Connects a client with local reads enabled.
     pub(crate) fn local_read_client(&self) -> Client {
-        let patient = std::time::Duration::from_secs(60);
-        Client::connect_with(ConnectOptions::new().directory(&self.folder).timeout(patient)).unwrap()
+        Client::connect_with(self.options()).unwrap()
     }
 
     /// Connects a client with a single channel and a short timeout.

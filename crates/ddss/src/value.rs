@@ -107,7 +107,8 @@ impl AtomicResult {
     }
 }
 
-/// An atomic operation on a word, for [`Batch::atomic`](crate::Batch::atomic). [`Word`](crate::Word) has the same by itself.
+/// An atomic operation on a word, for [`Batch::atomic`](crate::Batch::atomic). A [`Word`](crate::Word) has the
+/// same operations as calls of their own.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;

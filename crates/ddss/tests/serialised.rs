@@ -29,7 +29,7 @@ fn vocabulary_returns_from_json_as_it_was() {
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder())).unwrap();
     client.segment("listed").allocate(Spec::new(8)).unwrap();
-    let listings: Vec<SegmentInfo> = client.list("").unwrap().collect::<Result<_, _>>().unwrap();
+    let listings: Vec<SegmentInfo> = client.list("").collect::<Result<_, _>>().unwrap();
     assert_eq!(listings.len(), 1);
     assert!(returns_from_json(listings[0].clone()).contains(r#""name":"listed""#));
 }

@@ -91,7 +91,7 @@ impl<T: FromBytes> Watcher<T> {
     /// Finds the instances of the service and returns their number. The next reading includes new ones.
     pub fn discover(&mut self) -> Result<usize, Error> {
         let mut segments = Vec::new();
-        for listing in self.client.list(&prefix(&self.service))? {
+        for listing in self.client.list(&prefix(&self.service)) {
             segments.push(self.client.segment(listing?.name.as_str()).open()?);
         }
         self.silent = vec![None; segments.len()];

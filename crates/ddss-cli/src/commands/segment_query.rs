@@ -13,7 +13,7 @@ pub(crate) fn find_segments(place: &DaemonOptions, pattern: Option<&str>) -> Res
     let glob = Glob::new(pattern.unwrap_or("*"));
     let client = connect(place)?;
     let mut found = Vec::new();
-    for listing in client.list(glob.prefix())? {
+    for listing in client.list(glob.prefix()) {
         let listing = listing?;
         if glob.matches(listing.name.as_str()) {
             found.push(listing);

@@ -25,7 +25,7 @@ impl SegmentTotals {
     /// Adds up the segments whose home is the client's node.
     fn count_home_segments(client: &Client) -> Result<Self, CommandError> {
         let mut totals = Self::default();
-        for listing in client.list("")? {
+        for listing in client.list("") {
             let listing = listing?;
             if listing.home == client.node() {
                 totals.count += 1;

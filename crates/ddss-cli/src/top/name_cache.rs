@@ -30,8 +30,7 @@ impl NameCache {
                     .ok();
         }
         let Some(client) = &self.client else { return };
-        let Ok(listings) = client.list("") else { return };
-        for listing in listings {
+        for listing in client.list("") {
             // The daemon has ended: drop the connection, and ask the next daemon later.
             let Ok(listing) = listing else { return self.client = None };
             self.names.insert(listing.id, listing.name);

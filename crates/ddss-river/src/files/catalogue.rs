@@ -57,7 +57,7 @@ impl Catalogue {
     pub(super) fn names(client: &Client) -> Result<Vec<String>, QueueError> {
         let prefix = Self::table_name("");
         let name = |segment: ddss::SegmentInfo| segment.name.strip_prefix(&prefix).map(str::to_owned);
-        Ok(client.list(&prefix)?.filter_map(|segment| segment.map(name).transpose()).collect::<Result<_, _>>()?)
+        Ok(client.list(&prefix).filter_map(|segment| segment.map(name).transpose()).collect::<Result<_, _>>()?)
     }
 
     /// Creates the catalogue of a new collection.

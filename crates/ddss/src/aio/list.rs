@@ -1,30 +1,13 @@
 //! Lists for tasks.
 
-use super::Client;
-use super::api::MapEntries;
+use super::api::{MapEntries, SegmentPages};
 use super::unfold::unfold;
 use crate::encoding::Encoding;
 use crate::error::Error;
-use crate::plan::listing::ListCursor;
 use crate::segment_info::SegmentInfo;
 use futures_core::Stream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-
-impl Client {
-    /// Lists all segments whose names begin with `prefix`: [`Client::list`]. Each page has the timeout of one call.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<SegmentInfo>, Error> {
-        let (mut all, mut cursor) = (Vec::new(), ListCursor::new(prefix)?);
-        for shard in 0..self.blocking().shard_count() {
-            let client = self.at_shard(shard)?;
-            while let Some(found) = client.next_page(&mut cursor).await? {
-                all.extend(found.iter().map(SegmentInfo::of));
-            }
-            cursor.restart();
-        }
-        Ok(all)
-    }
-}
 
 /// The items of a list, like [`List`](crate::List): [`next`](Self::next), or a [`Stream`] for use with combinators.
 ///
@@ -50,11 +33,16 @@ impl<E> std::fmt::Debug for List<E> {
 }
 
 impl<E> List<E> {
-    /// Waits for the next item. Dropping the future loses no item: its call goes on with the next one, and counts among the client's
-    /// calls until then.
+    /// Waits for the next item. Dropping the future loses no item: its call continues in the next `next`, and counts among
+    /// the client's calls until then.
     pub async fn next(&mut self) -> Option<Result<E, Error>> {
         std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }
+}
+
+pub(crate) fn list_segments(pages: SegmentPages) -> List<SegmentInfo> {
+    let next = |mut pages: SegmentPages| async move { Some((pages.next_segment().await?, pages)) };
+    List(Box::pin(unfold(pages, next)))
 }
 
 pub(crate) fn list_map<K, V>(entries: MapEntries<K, V>) -> List<(K::Output, V::Output)>

@@ -1,6 +1,6 @@
 //! Asynchronous calls: the types of the crate's root under equal names, with `async` methods.
 //!
-//! [`Client::aio`](crate::Client::aio) returns the client. Values, options and errors are those of the root. A method's
+//! [`Client::connect`] and [`Client::aio`](crate::Client::aio) return the client. Values, options and errors are those of the root. A method's
 //! documentation here is its first paragraph; the link behind it leads to the blocking twin, with all details and examples.
 //!
 //! ```
@@ -29,7 +29,7 @@
 //!   a dropped unlock still unlocks.
 //! * *Reads in place* of segments of this node end without waiting. After 128 of them, or 512 KiB, a task yields once to the
 //!   other tasks of its thread.
-//! * *Watches* are streams; [`Client::list`] returns all entries at once.
+//! * *Watches and lists* are streams, with a method `next`.
 //! * *Handles* of one form convert into the other without a call:
 //!
 //! ```
@@ -58,7 +58,7 @@ pub use api::*;
 pub use cursor::{Reader, Writer};
 pub(crate) use held_lock::HeldLock;
 pub use list::List;
-pub(crate) use list::list_map;
+pub(crate) use list::{list_map, list_segments};
 pub(crate) use name_watch::NameWatch;
 pub use watch::Watch;
-pub(crate) use watch::{watch_map, watch_versions};
+pub(crate) use watch::{watch_map, watch_rows, watch_versions};

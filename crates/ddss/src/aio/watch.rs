@@ -8,9 +8,9 @@ use crate::call::backoff::Backoff;
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind};
 use crate::map::known_entries::MapEvent;
-use crate::segment_info::SegmentEvent;
+use crate::segment_info::{RowEvent, SegmentEvent};
 use crate::value::Stamp;
-use ddss_core::Failure;
+use ddss_core::{Failure, Version};
 use futures_core::Stream;
 use std::future::Future;
 use std::pin::Pin;
@@ -42,8 +42,8 @@ impl<E> std::fmt::Debug for Watch<E> {
 }
 
 impl<E> Watch<E> {
-    /// Waits for the next event. Dropping the future loses no event: its call goes on with the next one, and counts among the client's
-    /// calls until then.
+    /// Waits for the next event. Dropping the future loses no event: its call continues in the next `next`, and counts among
+    /// the client's calls until then.
     pub async fn next(&mut self) -> Option<Result<E, Error>> {
         std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }
@@ -87,14 +87,25 @@ where
     })
 }
 
-pub(crate) fn watch_versions(segment: Segment) -> Watch<Stamp> {
-    Watch::new((segment, None), |(segment, seen), pause| async move {
+pub(crate) fn watch_versions(segment: Segment, row: Option<u64>) -> Watch<Stamp> {
+    Watch::new((segment, row, None), |(segment, row, seen), pause| async move {
         if let Some(pause) = pause {
             segment.pause(pause).await;
         }
-        let stamp = segment.version_after(segment.time(), seen).await;
+        let stamp = segment.version_after(segment.time(), row, seen).await;
         let seen = stamp.as_ref().map_or(seen, |stamp| Some(stamp.version));
-        (stamp, (segment, seen))
+        (stamp, (segment, row, seen))
+    })
+}
+
+pub(crate) fn watch_rows(segment: Segment) -> Watch<RowEvent> {
+    Watch::new((segment, Version(0)), |(segment, seen), pause| async move {
+        if let Some(pause) = pause {
+            segment.pause(pause).await;
+        }
+        let change = segment.row_change_after(segment.time(), seen).await;
+        let seen = change.as_ref().map_or(seen, |(number, _)| *number);
+        (change.map(|(_, row)| RowEvent::of(row)), (segment, seen))
     })
 }
 

@@ -178,7 +178,7 @@ impl<T: Encoding + ?Sized> Cell<T> {
 
     /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written
     /// value. A change that leaves the value as it is writes nothing. Bytes may not become fewer: use
-    /// [`put_if`](Self::put_if), which writes their begin.
+    /// [`put_if`](Self::put_if), which writes their beginning.
     ///
     /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
     /// may have taken effect and is not retried.

@@ -4,7 +4,10 @@
 //! Each of the two imports the attributes of `ddss-twin` under the same names, and brings the client and what differs: a
 //! lock that is held, watches, lists and cursors. Values, options, plans and errors lie outside, and are compiled once.
 
-use super::{Client, HeldLock, List, Watch, list_map, only_aio, only_blocking, twin, watch_map, watch_versions};
+use super::{
+    Client, HeldLock, List, Watch, list_map, list_segments, only_aio, only_blocking, twin, watch_map, watch_rows,
+    watch_versions,
+};
 
 mod allocate;
 mod array;
@@ -25,6 +28,7 @@ mod word;
 pub use array::Array;
 pub use cell::Cell;
 pub use lock::LockGuard;
+pub(crate) use metadata::SegmentPages;
 pub use named::{Handle, Named};
 pub use segment::Segment;
 pub use tables::map_handle::Map;

@@ -94,21 +94,21 @@ impl<'c, H> Named<'c, H> {
 
 #[twin]
 impl<H: Handle> Named<'_, H> {
-    /// Opens what has this name, wherever in the cluster its home is. A table refuses a plain segment with
-    /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape), a map other lengths of entries; a segment opens all.
+    /// Opens the segment of this name, on whichever node its home is. A table refuses a plain segment, and a map one with other
+    /// lengths of entries: [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape). A [`Segment`] opens every kind.
     pub async fn open(self) -> Result<H, Error> {
         let time = self.client.time().started();
         H::of(self.client.open_by(time, self.name).await?, None, time, Seal).await
     }
 
-    /// Allocates it. A number is a size in bytes, for a map a number of keys; a table needs a [`Spec`] with a
+    /// Allocates a segment of this name. A number is a size in bytes, for a map a number of keys; a table needs a [`Spec`] with a
     /// [row length](Spec::row_len). The name must be unused in the cluster, as far as this node can reach it.
     pub async fn allocate(self, spec: impl Into<Spec>) -> Result<H, Error> {
         let (spec, time) = (H::spec("allocate", self.name, spec.into(), Seal)?, self.client.time().started());
         H::of(self.client.allocate_by(time, self.name, spec).await?, Some(spec), time, Seal).await
     }
 
-    /// Opens it, or allocates it if the name is unused. All attempts share the timeout of one call.
+    /// Opens the segment, or allocates it if the name is unused. All attempts share the timeout of one call.
     ///
     /// An existing segment of another kind, size or model is refused with
     /// [`ErrorKind::WrongShape`](crate::ErrorKind::WrongShape); its other properties stay, whatever the specification says.
@@ -140,7 +140,7 @@ impl<H: Handle> Named<'_, H> {
         }
     }
 
-    /// Waits until another process has allocated it, and opens it. At the deadline of one call it fails with
+    /// Waits until another process has allocated the segment, and opens it. At the deadline of one call it fails with
     /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     ///
     /// ```

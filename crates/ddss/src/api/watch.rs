@@ -1,11 +1,11 @@
-//! Waits for versions, and watches of a segment's versions.
+//! Waits for versions and for changes of rows, and watches of a segment's versions.
 
 use super::segment::Segment;
 use super::{Watch, twin, watch_versions};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::value::Stamp;
-use ddss_core::{Operation, Version};
+use ddss_core::{ANY_ROW, Operation, Version};
 
 #[twin]
 impl Segment {
@@ -19,7 +19,7 @@ impl Segment {
 
     pub(crate) async fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
         if self.location().row_bytes != 0 {
-            let wanted = "a plain segment: of a table only rows have versions (Row::wait_newer_than)";
+            let wanted = "a plain segment: of a table only rows have versions (Table::watch, Row::wait_newer_than)";
             return Err(Error::wrong_shape("watch", self.name(), "a table", wanted));
         }
         self.wait_at(time, 0, version).await
@@ -50,14 +50,37 @@ impl Segment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn watch(&self) -> Watch<Stamp> {
-        watch_versions(self.clone())
+        watch_versions(self.clone(), None)
     }
 
-    /// Returns the stamp of the first version after `seen`, or of the present one.
-    pub(crate) async fn version_after(&self, time: Deadline, seen: Option<Version>) -> Result<Stamp, Error> {
+    /// Returns the stamp of the first version after `seen`, or of the present one: of the segment, or of a row of it.
+    pub(crate) async fn version_after(
+        &self,
+        time: Deadline,
+        row: Option<u64>,
+        seen: Option<Version>,
+    ) -> Result<Stamp, Error> {
+        let Some(row) = row else {
+            return match seen {
+                None => self.stat_by(time).await.map(|info| info.stamp),
+                Some(seen) => self.wait_by(time, seen).await,
+            };
+        };
+        let place = self.location().place_in_row("watch", row, 0, 0)?;
         match seen {
-            None => self.stat_by(time).await.map(|info| info.stamp),
-            Some(seen) => self.wait_by(time, seen).await,
+            None => self.get_by(time, place, &mut []).await,
+            Some(seen) => self.wait_at(time, place, seen).await,
         }
+    }
+
+    /// Waits for the change of any row of a table after the change of that number. Returns its number and its row; no row if
+    /// changes were missed.
+    pub(crate) async fn row_change_after(
+        &self,
+        time: Deadline,
+        number: Version,
+    ) -> Result<(Version, Option<u64>), Error> {
+        let stamp = self.wait_at(time, ANY_ROW, number).await?;
+        Ok((stamp.version, stamp.timestamp.0.checked_sub(1)))
     }
 }

@@ -45,10 +45,11 @@ fn successful(completion: Completion) -> Result<(), Completion> {
 impl crate::Client {
     /// Returns the asynchronous client. All asynchronous clients of one client share its channel for tasks.
     pub fn aio(&self) -> Result<Client, Error> {
+        let mut time = self.time();
         // All shards at once, since a task cannot block for a connection later.
         for shard in 0..self.shard_count() {
-            let client = self.at_shard(shard)?;
-            client.2.of(&client.0)?;
+            let client = self.at_shard_by(shard, &mut time)?;
+            client.tasks.of(&client.inner)?;
         }
         Ok(Client::of(self.clone()))
     }
@@ -85,28 +86,34 @@ impl Client {
     }
 
     fn channel(&self) -> Result<&TaskChannel, Error> {
-        self.0.2.of(&self.0.0)
+        self.0.tasks.of(&self.0.inner)
     }
 
     /// Returns the reactor of a daemon that takes calls, or of the next daemon if that comes in time and the call `waits`
     /// for one.
     pub(super) async fn reactor(&self, deadline: Instant, waits: bool) -> Result<Arc<Reactor>, Error> {
         loop {
-            if let Some(session) = self.0.0.current_session() {
+            if let Some(session) = self.0.inner.current_session() {
                 return self.channel()?.reactor_on(session);
             }
-            self.channel()?.search.begin(&self.0.0, deadline, waits)?.await?;
+            self.channel()?.search.begin(&self.0.inner, deadline, waits)?.await?;
         }
     }
 
     /// Creates a future that is ready after `time`; at once if no call has created the channel for tasks.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
-        Pause::new(self.0.2.existing(&self.0.0).map(|channel| channel.reactor.load_full()), time)
+        Pause::new(self.0.tasks.existing(&self.0.inner).map(|channel| channel.reactor.load_full()), time)
     }
 
     /// Returns the client with blocking calls.
     pub fn blocking(&self) -> &crate::Client {
         &self.0
+    }
+
+    /// Returns a client whose calls have this timeout: [`Client::with_timeout`](crate::Client::with_timeout).
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self(self.0.with_timeout(timeout))
     }
 
     /// Returns the id of this client's node.

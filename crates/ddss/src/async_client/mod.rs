@@ -5,6 +5,7 @@ mod backpressure;
 pub(crate) mod budget;
 mod call;
 pub(crate) mod client;
+pub(crate) mod ended;
 mod group;
 pub(crate) mod pause;
 pub(crate) mod reactor;

@@ -1,10 +1,10 @@
 //! Search for the next daemon on behalf of tasks. Attaching may block and a task must not, so a thread searches while
 //! some task waits, each task until its own deadline.
 
+use super::ended::Ended;
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::session::Inner;
-use atomic_waker::AtomicWaker;
 use ddss_ipc::AttachError;
 use std::future::Future;
 use std::io::ErrorKind;
@@ -28,15 +28,7 @@ struct Waiter {
     since: Instant,
     deadline: Instant,
     waits: bool,
-    ended: Mutex<Option<Result<(), Error>>>,
-    waker: AtomicWaker,
-}
-
-impl Waiter {
-    fn end(&self, ended: Result<(), Error>) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
-        self.waker.wake();
-    }
+    ended: Ended<Result<(), Error>>,
 }
 
 /// Future that is ready when there is a new daemon, or when its deadline passes. Dropping it removes the waiter.
@@ -46,9 +38,7 @@ impl Future for ReconnectFuture {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.waker.register(context.waker());
-        let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ended.map_or(Poll::Pending, Poll::Ready)
+        self.0.ended.poll(context)
     }
 }
 
@@ -67,8 +57,7 @@ impl Reconnect {
         deadline: Instant,
         waits: bool,
     ) -> Result<ReconnectFuture, Error> {
-        let (since, ended, waker) = (Instant::now(), Mutex::new(None), AtomicWaker::new());
-        let waiting = Arc::new(Waiter { since, deadline, waits, ended, waker });
+        let waiting = Arc::new(Waiter { since: Instant::now(), deadline, waits, ended: Ended::default() });
         let mut line = self.line();
         if !line.searching {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
@@ -107,7 +96,7 @@ impl Reconnect {
         let is_over = |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.waits);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
-            waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
+            waiting.ended.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
         }
     }
 }
@@ -128,7 +117,7 @@ impl Drop for PanicNotifier<'_> {
         let waiting = std::mem::take(&mut line.waiting);
         drop(line);
         for one in waiting {
-            one.end(Err((self.why)()));
+            one.ended.end(Err((self.why)()));
         }
     }
 }
@@ -154,8 +143,7 @@ mod tests {
     fn waiters_are_notified_when_search_panics() {
         // If this broke, tasks would wait forever for a dead thread, which also checks their deadlines.
         let (search, now) = (Reconnect::default(), Instant::now());
-        let (ended, waker) = (Mutex::new(None), AtomicWaker::new());
-        let waiting = Waiter { since: now, deadline: now, waits: true, ended, waker };
+        let waiting = Waiter { since: now, deadline: now, waits: true, ended: Ended::default() };
         let waiting = Arc::new(waiting);
         *search.line() = WaitList { searching: true, waiting: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -163,7 +151,9 @@ mod tests {
             panic!("what cannot happen");
         }));
         assert!(looked.is_err());
-        let told = waiting.ended.lock().unwrap().take().unwrap().unwrap_err();
+        let Poll::Ready(Err(told)) = waiting.ended.poll(&Context::from_waker(std::task::Waker::noop())) else {
+            panic!("the waiter does not know")
+        };
         assert!(matches!(told.reason(), Reason::Thread(_)), "{told}");
         let line = search.line();
         assert!(!line.searching && line.waiting.is_empty());

@@ -17,7 +17,7 @@ use std::time::Instant;
 impl crate::Client {
     /// Runs a planned call that waits for an event.
     pub(crate) fn run_wait<T: Send>(&self, time: Deadline, call: PlannedCall<'_, impl Decoder<T>>) -> Result<T, Error> {
-        let session = self.0.last_session();
+        let session = self.inner.last_session();
         match session.channels.begin_wait() {
             Some(_waiting) => self.execute(time, call),
             None => block_on(Client::of(self.clone()).execute(time, call)),
@@ -29,7 +29,7 @@ impl crate::Client {
 impl crate::Client {
     /// Returns the number of this client's waits that the daemon has parked.
     fn parked(&self) -> usize {
-        self.2.existing(&self.0).map_or(0, |channel| channel.reactor.load().channel.parked())
+        self.tasks.existing(&self.inner).map_or(0, |channel| channel.reactor.load().channel.parked())
     }
 }
 

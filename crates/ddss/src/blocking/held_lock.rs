@@ -48,7 +48,7 @@ impl HeldLock {
             (self.segment.client(), Deadline::of(self.segment.time().remaining().max(UNLOCK_TIME_MIN)));
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
         let mut call = self.segment.location().plan("unlock", operation).returns(|_, _| ());
-        let last = client.0.last_session();
+        let last = client.inner.last_session();
         let ended = if last.attachment.is_draining() {
             // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
             // does not know it.

@@ -9,9 +9,9 @@ use crate::deadline::Deadline;
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind};
 use crate::map::known_entries::MapEvent;
-use crate::segment_info::SegmentEvent;
+use crate::segment_info::{RowEvent, SegmentEvent};
 use crate::value::Stamp;
-use ddss_core::Failure;
+use ddss_core::{Failure, Version};
 use std::time::{Duration, Instant};
 
 /// Events as they come, without polling. The watch ends with its segment.
@@ -58,12 +58,23 @@ where
     Watch::new(move |until| watch.next_event(step_deadline(watch.time(), until)))
 }
 
-pub(crate) fn watch_versions(segment: Segment) -> Watch<Stamp> {
+/// Watches the versions of a segment, or of a row of it.
+pub(crate) fn watch_versions(segment: Segment, row: Option<u64>) -> Watch<Stamp> {
     let mut seen = None;
     Watch::new(move |until| {
-        let stamp = segment.version_after(step_deadline(segment.time(), until), seen)?;
+        let stamp = segment.version_after(step_deadline(segment.time(), until), row, seen)?;
         seen = Some(stamp.version);
         Ok(stamp)
+    })
+}
+
+/// Watches all rows of a table.
+pub(crate) fn watch_rows(segment: Segment) -> Watch<RowEvent> {
+    let mut seen = Version(0);
+    Watch::new(move |until| {
+        let (number, row) = segment.row_change_after(step_deadline(segment.time(), until), seen)?;
+        seen = number;
+        Ok(RowEvent::of(row))
     })
 }
 

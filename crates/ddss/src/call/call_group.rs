@@ -23,7 +23,8 @@ impl Client {
         #[cfg(feature = "tracing")]
         let span = span::of_group(plans.len()).entered();
         let mut results: Vec<_> = plans.iter().map(|_| None).collect();
-        let (mut parts, error) = by_shard(self, &plans);
+        let mut time = time.started();
+        let (mut parts, error) = by_shard(self, &mut time, &plans);
         let error = error.or_else(|| run_parts(&mut parts, time).err());
         for ShardGroup { client, indices, plans, results: ended, .. } in parts {
             for ((index, plan), ended) in indices.into_iter().zip(plans).zip(ended) {
@@ -90,12 +91,16 @@ impl<'a> ShardGroup<'a> {
 }
 
 /// Groups the calls by shard, each group with the client of its shard. With an error, no call is to be sent.
-fn by_shard<'a>(client: &Client, plans: &[(u8, CallPlan<'a>)]) -> (Vec<ShardGroup<'a>>, Option<Error>) {
+fn by_shard<'a>(
+    client: &Client,
+    time: &mut Deadline,
+    plans: &[(u8, CallPlan<'a>)],
+) -> (Vec<ShardGroup<'a>>, Option<Error>) {
     let mut parts = Vec::new();
     for shard in 0..client.shard_count() {
         let mut theirs = plans.iter().enumerate().filter(|(_, (own, _))| *own == shard).peekable();
         if theirs.peek().is_some() {
-            match client.at_shard(shard) {
+            match client.at_shard_by(shard, time) {
                 Ok(client) => parts.push(ShardGroup::new(client, theirs.map(|(index, (_, plan))| (index, *plan)))),
                 Err(error) => return (Vec::new(), Some(error)),
             }
@@ -111,7 +116,7 @@ fn run_parts(parts: &mut [ShardGroup<'_>], mut time: Deadline) -> Result<(), Err
         // No request goes out before all shards are reachable.
         let mut reached = Vec::new();
         for part in parts.iter_mut().filter(|part| !part.pending.is_empty()) {
-            match part.client.0.session(&mut time, || true) {
+            match part.client.inner.session(&mut time, || true) {
                 Ok(session) => reached.push((part, session)),
                 Err(error) if !begun => return Err(error),
                 // No daemon came in time: the recorded results stand.

@@ -30,7 +30,7 @@ impl HeldLease {
         asked: Instant,
     ) -> Result<(), Error> {
         let lease = Lease::granted(self.own.duration(), asked);
-        self.kept = Some(KeptLease::begin(client.keeper(), &client.0, location, (token, lease))?);
+        self.kept = Some(KeptLease::begin(client.keeper(), &client.inner, location, (token, lease))?);
         Ok(())
     }
 

@@ -29,3 +29,21 @@ fn async_vectored_calls_are_atomic() {
         assert_eq!(&table.get_with(0..4, GetOptions::new().newer_than(Version(1))).await.unwrap()[..], b"HEAD");
     });
 }
+
+#[test]
+fn timeout_of_a_client_is_that_of_what_it_opens() {
+    // If this broke, the hasty part of a service would wait as long as the others.
+    const SOON: std::time::Duration = std::time::Duration::from_secs(30);
+    let node = TestNode::start_with(|config| config.progress_threads = 2);
+    let client = node.client();
+    let hasty = client.with_timeout(SOON);
+    for name in ["a", "b", "c"] {
+        client.segment(name).allocate(64).unwrap();
+        let (patient, opened) = (client.segment(name).open().unwrap(), hasty.segment(name).open().unwrap());
+        assert_eq!((patient.time().remaining(), opened.time().remaining()), (client.timeout(), SOON));
+        let of_tasks = block_on(async { client.aio()?.with_timeout(SOON).segment(name).open().await }).unwrap();
+        assert_eq!(of_tasks.time().remaining(), SOON);
+    }
+    let endless = client.with_timeout(std::time::Duration::from_secs(601));
+    assert_eq!(endless.ping().unwrap_err().kind(), ErrorKind::BadArgument);
+}

@@ -100,7 +100,7 @@ impl Campaign {
         loop {
             let living = Ranks::of(out).pids.into_iter().filter(|(_, pid)| Path::new(&format!("/proc/{pid}")).exists());
             let living: Vec<_> = living.collect();
-            let names = self.client.list("")?.map(|found| Ok(found?.name)).collect::<Result<Vec<_>, ddss::Error>>()?;
+            let names = self.client.list("").map(|found| Ok(found?.name)).collect::<Result<Vec<_>, ddss::Error>>()?;
             let files = self.files()?;
             if living.is_empty() && names.is_empty() && files == before {
                 return Ok(());

@@ -1,11 +1,11 @@
 //! Tables with real daemons: rows over two nodes, and the death of a client or a daemon in the middle of a put.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ConnectOptions, ErrorKind, Mode, Permissions, Spec, Storage, Version};
+use ddss::{Client, ConnectOptions, Error, ErrorKind, Mode, Permissions, RowEvent, Spec, Storage, Version};
 use ddss_testkit::{Daemon, ScriptedClient, pattern, retry};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
@@ -180,4 +180,42 @@ fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     }
     // The table can still be released.
     far.segment().release().unwrap();
+}
+
+// If this failed, a cache in front of a table would keep an old row: of another node, or after a restart of the home.
+#[test]
+fn watches_of_rows_go_on_from_another_node_and_over_a_restart() {
+    /// Takes the next event, behind errors while the home is away.
+    fn next<E>(watch: &mut impl Iterator<Item = Result<E, Error>>) -> E {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match watch.next().expect("the table exists") {
+                Ok(event) => return event,
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+        }
+    }
+    let [mut home, other] = Daemon::pair().unwrap();
+    let here = client(&home, true).table::<[u8]>("rows").allocate(Spec::new(50).row_len(8)).unwrap();
+    let there_client = client(&other, true);
+    let there = retry(|| there_client.table::<[u8]>("rows").open());
+    let (mut rows, mut row) = (there.watch(), there.row(7).watch());
+    assert_eq!((next(&mut rows), next(&mut row).version), (RowEvent::Missed, Version(0)));
+    for number in 0..50 {
+        let writer = if number % 2 == 0 { &here } else { &there };
+        writer.row(number).put(b"first").unwrap();
+        assert_eq!(next(&mut rows), RowEvent::Changed { row: number });
+    }
+    assert_eq!(next(&mut row).version, Version(1));
+    home.kill().unwrap();
+    home.restart().unwrap();
+    let put = retry(|| here.row(7).put(b"second"));
+    // The next daemon does not know the earlier changes.
+    let seen = next(&mut row);
+    assert_eq!(next(&mut rows), RowEvent::Missed);
+    assert!(seen.version > Version(1) && seen <= put, "{seen:?} and {put:?}");
+    there.row(9).put(b"second").unwrap();
+    assert_eq!(next(&mut rows), RowEvent::Changed { row: 9 });
+    there.segment().release().unwrap();
+    assert!(row.next().is_none() && rows.next().is_none());
 }

@@ -122,7 +122,7 @@ fn return_without_released_segments(is_by_snapshot: bool) {
         }
     }
     // No copy is left at the node, and no name is taken.
-    let listed = third.list("").unwrap().map(|found| found.unwrap().name.as_str().to_owned());
+    let listed = third.list("").map(|found| found.unwrap().name.as_str().to_owned());
     let ghosts: Vec<_> = listed.filter(|name| name == "home" || name == "replica").collect();
     assert!(ghosts.is_empty(), "{ghosts:?}");
     for (name, _, is_again) in RELEASED {

@@ -168,7 +168,7 @@ struct Plan {
 /// Compares the names of a snapshot with those of the cluster.
 fn plan(client: &Client, options: &RestoreOptions, found: &Verified) -> Result<Plan, CommandError> {
     let mut plan = Plan { skipped: BTreeSet::new(), unfinished: BTreeSet::new() };
-    for info in client.list("")? {
+    for info in client.list("") {
         let info = info?;
         let Some(described) = found.segments.get(&info.name) else { continue };
         let is_unfinished = info.permissions.mode == UNFINISHED && described.mode != UNFINISHED;

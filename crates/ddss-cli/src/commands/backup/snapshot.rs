@@ -159,7 +159,7 @@ fn append_segment(
 fn find_contents(client: &Client, options: &SnapshotOptions) -> Result<Contents, CommandError> {
     let glob = Glob::new(options.only.as_deref().unwrap_or("*"));
     let mut names = BTreeMap::new();
-    for info in client.list(glob.prefix())? {
+    for info in client.list(glob.prefix()) {
         let info = info?;
         if glob.matches(&info.name) {
             names.insert(info.name, info.len);

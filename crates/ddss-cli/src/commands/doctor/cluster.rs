@@ -58,7 +58,7 @@ fn clock(seen: &cluster::ClusterView) -> Finding {
 
 /// Checks that each segment of two copies has both.
 fn copies(options: &DaemonOptions) -> Finding {
-    let listed = connect(options).and_then(|client| Ok(client.list("")?.collect::<Result<Vec<_>, _>>()?));
+    let listed = connect(options).and_then(|client| Ok(client.list("").collect::<Result<Vec<_>, _>>()?));
     let listed = match listed {
         Ok(listed) => listed,
         Err(error) => {

@@ -3,8 +3,7 @@
 //! The home tells which row of the table has changed, and the client reads the entries that the change may concern: those
 //! that belong to that bucket, and those of other buckets that lie in it.
 
-use super::map_handle::{ByteMap, decoded};
-use super::table::Table;
+use super::map_handle::ByteMap;
 use super::{only_aio, twin};
 use crate::deadline::Deadline;
 use crate::encoding::Encoding;
@@ -13,7 +12,8 @@ use crate::map::bucket::Bucket;
 use crate::map::entry::{Place, check_time, now_ms};
 use crate::map::known_entries::{Entries, Event, FirstPass, KnownEntries, MapEvent};
 use crate::map::scan::Scan;
-use ddss_core::{ANY_ROW, Failure, Version};
+use crate::map::shape::decoded;
+use ddss_core::{Failure, Version};
 use std::collections::{BTreeSet, VecDeque};
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -56,16 +56,6 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapWatch<K, V> {
             Some(bytes) => MapEvent::Put { key, value: decoded::<V>(&bytes)? },
             None => MapEvent::Removed { key },
         })
-    }
-}
-
-#[twin]
-impl Table {
-    /// Waits for the change of any row after the change of that number. Returns its number and its row; no row if
-    /// changes were missed.
-    async fn wait_for_any_row(&self, time: Deadline, after: Version) -> Result<(Version, Option<u64>), Error> {
-        let stamp = self.segment().wait_at(time, ANY_ROW, after).await?;
-        Ok((stamp.version, stamp.timestamp.0.checked_sub(1)))
     }
 }
 
@@ -201,7 +191,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapWatch<K, V> {
             }
             return Ok(());
         }
-        let (number, row) = map.table.wait_for_any_row(time, *seen).await?;
+        let (number, row) = map.table.segment().row_change_after(time, *seen).await?;
         let mut homes = BTreeSet::new();
         match row.map(|row| row.checked_sub(1)) {
             // Row 0 describes the map.

@@ -3,6 +3,7 @@
 use super::super::lock::{LockGuard, if_free};
 use super::super::segment::Segment;
 use super::super::word::Word;
+use super::super::{Watch, watch_versions};
 use super::table::Table;
 use super::twin;
 use crate::encoding::Encoding;
@@ -148,6 +149,26 @@ impl<T: ?Sized> Row<'_, T> {
     pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
         let (segment, place) = (self.table.segment(), self.at("watch", 0, 0)?);
         segment.wait_at(segment.time(), place, version).await
+    }
+}
+
+#[twin]
+impl<T: ?Sized> Row<'_, T> {
+    /// Watches the versions of the row, beginning with the present one. Versions that follow each other quickly may be merged
+    /// into the newest one.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// let orders: ddss::Table = client.table("orders").allocate(ddss::Spec::new(100).row_len(64))?;
+    /// let mut versions = orders.row(7).watch();
+    /// assert_eq!(versions.next().transpose()?.map(|stamp| stamp.version.0), Some(0));
+    /// let put = orders.row(7).put(b"new")?;
+    /// assert_eq!(versions.next().transpose()?, Some(put));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch(&self) -> Watch<Stamp> {
+        watch_versions(self.segment().clone(), Some(self.row))
     }
 }
 

@@ -4,10 +4,12 @@
 
 use super::super::named::{Handle, Named};
 use super::super::segment::Segment;
+use super::super::{Watch, watch_rows};
 use super::{Client, twin};
 use crate::deadline::Deadline;
 use crate::encoding::{Encoding, Seal};
 use crate::error::Error;
+use crate::segment_info::RowEvent;
 use crate::spec::Spec;
 use ddss_core::{BadArgument, Failure};
 use std::marker::PhantomData;
@@ -106,6 +108,25 @@ impl<T: ?Sized> Table<T> {
     /// Returns the segment behind the table: for its lock, permissions and release.
     pub fn segment(&self) -> &Segment {
         &self.segment
+    }
+
+    /// Watches all rows: first comes [`RowEvent::Missed`], then each change in the order of the home's commits. The client does
+    /// not poll, and each event is one request. To a watcher that is late by more than 1024 changes, and after a restart or a
+    /// move of the home, the home reports `Missed` once more.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// use ddss::{RowEvent, Table};
+    /// let stock: Table<u64> = client.table("stock").allocate(100)?;
+    /// let mut watch = stock.watch();
+    /// assert_eq!(watch.next().transpose()?, Some(RowEvent::Missed));
+    /// stock.row(7).put(&12)?;
+    /// assert_eq!(watch.next().transpose()?, Some(RowEvent::Changed { row: 7 }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch(&self) -> Watch<RowEvent> {
+        watch_rows(self.segment.clone())
     }
 
     /// Returns the number of rows.

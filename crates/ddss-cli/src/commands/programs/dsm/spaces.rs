@@ -33,11 +33,11 @@ impl Space {
     /// Returns the spaces of all reachable nodes.
     fn all(client: &Client) -> Result<Vec<Self>, CommandError> {
         let mut checkpoints = BTreeSet::new();
-        for found in client.list(CHECKPOINT)? {
+        for found in client.list(CHECKPOINT) {
             checkpoints.insert(found?.name[CHECKPOINT.len()..].to_owned());
         }
         let mut all = Vec::new();
-        for found in client.list(PREFIX)? {
+        for found in client.list(PREFIX) {
             let table = found?;
             let name = name_of(&table).to_owned();
             all.push(Self { has_checkpoint: checkpoints.remove(&name), name, table: Some(table) });
@@ -132,7 +132,7 @@ pub(super) fn release_name(client: &Client, space: &str) {
     let end = Instant::now() + FREE_MAX;
     while Instant::now() < end {
         // No rank has joined, or no daemon answers any more: there is nothing to release, or nobody who could.
-        let Ok(found) = client.list(&name).and_then(Iterator::collect::<Result<Vec<SegmentInfo>, _>>) else { return };
+        let Ok(found) = client.list(&name).collect::<Result<Vec<SegmentInfo>, _>>() else { return };
         let Some(found) = found.iter().find(|found| name_of(found) == space) else { return };
         if found.lock.holders == 0 {
             let _ = client.segment(&name).open().and_then(|segment| segment.release());
@@ -157,7 +157,7 @@ pub(super) fn release_checkpoints(client: &Client, space: &str) -> Result<(), Er
         let part = name.strip_prefix(&pages).and_then(|part| part.split_once('.'));
         part.is_some_and(|(rank, slot)| rank.parse::<u16>().is_ok() && slot.parse::<u8>().is_ok())
     };
-    let found = client.list(&pages)?.collect::<Result<Vec<SegmentInfo>, _>>()?;
+    let found = client.list(&pages).collect::<Result<Vec<SegmentInfo>, _>>()?;
     release(client, &format!("{CHECKPOINT}{space}"))?;
     found.iter().filter(|found| is_part(&found.name)).try_for_each(|found| release(client, &found.name))
 }

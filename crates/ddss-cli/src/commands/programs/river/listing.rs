@@ -29,7 +29,7 @@ enum Kind {
 
 pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let client = connect(place)?;
-    let segments: Vec<SegmentInfo> = client.list(PREFIX)?.collect::<Result<_, _>>()?;
+    let segments: Vec<SegmentInfo> = client.list(PREFIX).collect::<Result<_, _>>()?;
     let mut found = Vec::new();
     for segment in &segments {
         let name = segment.name.strip_prefix(PREFIX).unwrap_or_default();
