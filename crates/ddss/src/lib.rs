@@ -78,7 +78,7 @@ mod testing;
 mod tests;
 mod value;
 
-pub use batch::{Batch, Replies, Target, Ticket};
+pub use batch::{Batch, MapTarget, Replies, Target, Ticket};
 pub use blocking::*;
 pub use client::Client;
 pub use connect::ConnectOptions;

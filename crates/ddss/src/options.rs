@@ -274,6 +274,14 @@ impl EntryOptions {
         self
     }
 
+    /// Refuses conditions that exclude each other.
+    pub(crate) fn check(self) -> Result<(), BadArgument> {
+        if !self.if_absent || self.if_version.is_none() {
+            return Ok(());
+        }
+        Err(BadArgument::new("options", "if_absent and if_version", "one of them", Failure::Malformed))
+    }
+
     pub(crate) fn expiry(self) -> Expiry {
         self.ttl.map_or(Expiry::Set(0), Expiry::after)
     }

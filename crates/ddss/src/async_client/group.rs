@@ -39,31 +39,29 @@ impl Client {
             };
             return (plans.into_iter().map(unsent).collect(), error);
         }
-        let mut results = Vec::with_capacity(plans.len());
-        for plans in plans.chunks(TOGETHER_MAX) {
-            let gathering = AtomicBool::new(true);
-            let one = async |(shard, plan): (u8, CallPlan<'_>)| {
-                let decode = |completion: &Completion, reply: &Reply<'_>| {
-                    let mut bytes = vec![0; plan.incoming()];
-                    reply.read(0, &mut bytes);
-                    (*completion, bytes)
-                };
-                let client = self.at_shard(shard)?;
-                let ended = client.run_gathered(time, plan.returns(decode), Some(&gathering)).await;
-                ended.map(|(reply, _)| reply)
+        let gathering = AtomicBool::new(false);
+        let one = async |(shard, plan): (u8, CallPlan<'_>)| {
+            let decode = |completion: &Completion, reply: &Reply<'_>| {
+                let mut bytes = vec![0; plan.incoming()];
+                reply.read(0, &mut bytes);
+                (*completion, bytes)
             };
-            results.extend(all(plans.iter().map(|call| Box::pin(one(*call))).collect(), &gathering).await);
-        }
-        (results, None)
+            let client = self.at_shard(shard)?;
+            let ended = client.run_gathered(time, plan.returns(decode), Some(&gathering)).await;
+            ended.map(|(reply, _)| reply)
+        };
+        (all(plans.into_iter().map(|call| Box::pin(one(call))), &gathering).await, None)
     }
 }
 
-/// Runs all futures at the same time. The first poll gathers their calls, the second submits them.
-async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Vec<F::Output> {
-    let mut ended: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    let mut under_way: Vec<(usize, Pin<Box<F>>)> = futures.into_iter().enumerate().collect();
+/// Runs all futures, a window of them at the same time: where some have ended, the next ones begin. While the flag is set, calls
+/// that begin gather; the next poll submits them.
+async fn all<F: Future>(futures: impl ExactSizeIterator<Item = Pin<Box<F>>>, gathering: &AtomicBool) -> Vec<F::Output> {
+    let mut ended: Vec<Option<F::Output>> = std::iter::repeat_with(|| None).take(futures.len()).collect();
+    let mut waiting = futures.enumerate();
+    let mut under_way: Vec<(usize, Pin<Box<F>>)> = Vec::with_capacity(TOGETHER_MAX.min(ended.len()));
     std::future::poll_fn(|context| {
-        let mut go_on = || {
+        let mut poll = |under_way: &mut Vec<(usize, Pin<Box<F>>)>| {
             under_way.retain_mut(|(index, future)| match future.as_mut().poll(context) {
                 Poll::Ready(output) => {
                     ended[*index] = Some(output);
@@ -72,11 +70,23 @@ async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Ve
                 Poll::Pending => true,
             });
         };
-        go_on();
-        if gathering.swap(false, Ordering::Relaxed) {
-            go_on();
+        poll(&mut under_way);
+        let old = under_way.len();
+        under_way.extend(waiting.by_ref().take(TOGETHER_MAX - old));
+        if under_way.len() > old {
+            gathering.store(true, Ordering::Relaxed);
+            poll(&mut under_way);
+            gathering.store(false, Ordering::Relaxed);
+            poll(&mut under_way);
         }
-        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if under_way.is_empty() && waiting.len() == 0 {
+            return Poll::Ready(());
+        }
+        if under_way.len() < TOGETHER_MAX && waiting.len() > 0 {
+            // The next ones begin after other tasks of the executor.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
     })
     .await;
     ended.into_iter().map(|output| output.expect("all have ended")).collect()
@@ -85,7 +95,7 @@ async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Ve
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{Batch, Spec};
+    use crate::{Batch, EntryOptions, Error, LockOptions, Replies, Spec};
 
     #[test]
     fn batch_is_submitted_with_one_wakeup() {
@@ -104,11 +114,60 @@ mod tests {
                 client.run(batch).await.unwrap().ok().unwrap();
                 assert_eq!(client.rings() - before, 1, "for 40 calls");
             }
+            let map = client.map::<u64, u64>("map").allocate(1000).await.unwrap();
+            let (mut puts, mut gets, mut by_version) = (Batch::new(), Batch::new(), Batch::new());
+            for key in 0..40 {
+                puts.map_put(&map, &key, &key, EntryOptions::new()).unwrap();
+                gets.map_get(&map, &key).unwrap();
+            }
+            for batch in [puts, gets] {
+                let before = client.rings();
+                client.run(batch).await.unwrap().ok().unwrap();
+                assert_eq!(client.rings() - before, 1, "for 40 calls on a map");
+            }
+            for key in 0..40 {
+                let entry = map.get(&key).await.unwrap().unwrap();
+                by_version.map_put(&map, &key, &0, EntryOptions::new().if_version(entry.version)).unwrap();
+            }
+            let before = client.rings();
+            let _replies = client.run(by_version).await.unwrap();
+            assert_eq!(client.rings() - before, 2, "a read of each entry, and a put");
             let before = client.rings();
             segment.get(..).await.unwrap();
             segment.put(0, &[1]).await.unwrap();
             assert_eq!(client.rings() - before, 2, "what is no batch goes out by itself");
         });
+    }
+
+    #[test]
+    fn slow_call_of_a_batch_stops_no_other_one() {
+        // If this broke, a locked segment would end the calls of a thousand others at the deadline of their batch.
+        const CALLS: u64 = 1500;
+        let node = TestNode::start();
+        let (client, other) = (node.client(), node.client());
+        let tasks = client.aio().unwrap();
+        let locked = other.segment("locked").allocate(64).unwrap();
+        let free = client.segment("free").allocate(64).unwrap();
+        let run: [&(dyn Fn(Batch) -> Result<Replies, Error> + Sync); 2] =
+            [&|batch| client.run(batch), &|batch| block_on(tasks.run(batch))];
+        for (round, run) in (1..).zip(run) {
+            let for_long = LockOptions::new().lease(std::time::Duration::from_secs(600));
+            let held = locked.lock_with(for_long).unwrap();
+            let mut batch = Batch::new();
+            batch.put(client.segment("locked").open().unwrap(), 0, b"slow").unwrap();
+            for _ in 0..CALLS {
+                batch.put(&free, 0, b"free").unwrap();
+            }
+            std::thread::scope(|scope| {
+                let batch = scope.spawn(|| run(batch).unwrap());
+                while free.get(0..4).unwrap().version().0 < round * CALLS {
+                    assert!(!batch.is_finished(), "calls behind the slow one have not begun");
+                    std::thread::yield_now();
+                }
+                held.unlock().unwrap();
+                batch.join().unwrap().ok().unwrap();
+            });
+        }
     }
 
     #[test]

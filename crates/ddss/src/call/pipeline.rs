@@ -66,10 +66,14 @@ impl<'a> Pipeline<'a> {
         let before = self.next;
         while let Some(&plan) = self.plans.get(self.next) {
             match self.call.begin(plan, self.next, self.under_way.is_empty()) {
-                Some(begun) => self.under_way.push(begun),
+                Ok(begun) => self.under_way.push(begun),
+                Err(late @ NoCompletion::Late { .. }) => {
+                    self.end_rest(late);
+                    break;
+                }
                 // Abandoned calls may hold all the room, until the daemon completes them.
-                None if self.is_in_flight() => break,
-                None => self.ends[self.next] = Some(Err(NoCompletion::Busy(Limit::Arena))),
+                Err(_) if self.is_in_flight() => break,
+                Err(none) => self.ends[self.next] = Some(Err(none)),
             }
             self.next += 1;
         }
@@ -121,7 +125,11 @@ impl<'a> Pipeline<'a> {
             self.call.channel_slot.abandoned.push(AbandonedCall { id: begun.id, lease: begun.lease(), lock: None });
         }
         // Calls that never began can go to the next daemon.
-        let none = if gone { NoCompletion::ShuttingDown } else { NoCompletion::Busy(Limit::Channels) };
+        self.end_rest(if gone { NoCompletion::ShuttingDown } else { NoCompletion::Late { harmless: true } });
+    }
+
+    /// Ends the calls that have not begun.
+    fn end_rest(&mut self, none: NoCompletion) {
         self.ends[self.next..].fill(Some(Err(none)));
         self.next = self.plans.len();
     }
@@ -133,26 +141,33 @@ impl<'a> Pipeline<'a> {
 }
 
 impl Call<'_> {
-    /// Begins a call if capacity permits; the first call waits for arena memory.
-    fn begin(&mut self, plan: &CallPlan<'_>, index: usize, first: bool) -> Option<StartedCall> {
-        let bytes = plan.arena_bytes();
+    /// Begins a call if capacity permits, and its deadline has not passed; the first call waits for arena memory.
+    fn begin(&mut self, plan: &CallPlan<'_>, index: usize, first: bool) -> Result<StartedCall, NoCompletion> {
+        let (bytes, deadline) = (plan.arena_bytes(), self.deadline());
         let run = match bytes {
             0 => None,
-            _ if first => Some(self.channels.shared.take(bytes, self.deadline())?),
-            _ => Some(self.channels.shared.try_take(bytes)?),
+            _ if first => self.channels.shared.take(bytes, deadline),
+            _ => self.channels.shared.try_take(bytes),
         };
+        if bytes > 0 && run.is_none() {
+            return Err(NoCompletion::Busy(Limit::Arena));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            run.into_iter().for_each(|run| self.release(ArenaLease::Shared(run)));
+            return Err(NoCompletion::Late { harmless: true });
+        }
         let operation = plan.encode(self.channels.arena(), ArenaRun::range_of(run, bytes));
         let id = self.channel_slot.next_id;
         self.channel_slot.next_id += 1;
-        let left = self.deadline().saturating_duration_since(Instant::now());
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let begun = StartedCall { id, index, run };
         if self.channel_slot.channel.submit(request.encode()).is_err() {
             self.release(begun.lease());
-            return None;
+            return Err(NoCompletion::Busy(Limit::Channels));
         }
-        Some(begun)
+        Ok(begun)
     }
 
     fn take(&self, completion: &Completion, begun: &StartedCall, plan: &CallPlan<'_>) -> FinishedCall {

@@ -75,6 +75,10 @@ pub(crate) fn checked_layout(key_bytes: usize, value_bytes: usize) -> Result<Buc
 
 /// Name of a put in errors.
 pub(crate) const PUT: &str = "put into";
+/// Name of a removal in errors.
+pub(crate) const REMOVE: &str = "remove from";
+/// Name of a get in errors.
+pub(crate) const GET: &str = "get from";
 
 /// Lengths of keys and values that a map has to have; `None` for any.
 #[derive(Clone, Copy)]

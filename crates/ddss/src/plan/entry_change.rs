@@ -11,16 +11,16 @@ pub(crate) fn entry_changed(completion: &Completion) -> (EntryState, Version) {
 }
 
 impl SegmentLocation {
-    /// Plans the change of an entry in the bucket at `offset`. The pieces are the slot's word, the key and the value.
+    /// Plans the change of an entry in the bucket at `offset`. It sends the slot's word, the key and the value.
     pub(crate) fn plan_entry_change<'a>(
         &'a self,
         action: &'static str,
         offset: u64,
         change: EntryChange,
-        pieces: &'a [&'a [u8]],
+        outgoing: Outgoing<'a>,
     ) -> CallPlan<'a> {
         let conditions = PutConditions { entry: Some(change), ..self.put_conditions(None) };
         let (segment, from) = (self.id, Payload::Arena(ArenaRange::NOWHERE));
-        self.plan(action, Operation::Put { segment, offset, from, conditions }).sends(Outgoing::Pieces(pieces))
+        self.plan(action, Operation::Put { segment, offset, from, conditions }).sends(outgoing)
     }
 }

@@ -1,7 +1,6 @@
 //! Calls before they are sent: `call_plan.rs` has the plan of any call, the other files what special calls send and how
 //! their replies are decoded.
 
-pub(crate) mod batch_call;
 mod call_plan;
 pub(crate) mod entry_change;
 pub(crate) mod listing;

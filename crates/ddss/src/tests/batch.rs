@@ -1,5 +1,6 @@
 //! Tests of `batch.rs` and `api/batch.rs`.
 
+use crate::deadline::Deadline;
 use crate::testing::{TestNode, block_on};
 use crate::*;
 use crate::{ErrorKind, Spec};
@@ -143,4 +144,48 @@ fn batch_refuses_handles_of_another_daemon() {
     replies.take(good).unwrap();
     assert_eq!(ours.get(0..4).unwrap()[..], b"ours"[..]);
     assert_eq!(theirs.get(0..6).unwrap()[..], [0; 6]);
+}
+
+#[test]
+fn no_call_of_a_batch_begins_after_its_deadline() {
+    // If this broke, a batch of many slow calls would take many times its timeout.
+    const CALLS: u64 = 1000;
+    let node = TestNode::start();
+    let locked = node.client().segment("locked").allocate(64).unwrap();
+    let _held = locked.lock_with(LockOptions::new().lease(std::time::Duration::from_secs(600))).unwrap();
+    for (client, tasks) in [false, true].map(|tasks| (node.short_timeout_client(), tasks)) {
+        let (segment, before) = (client.segment("locked").open().unwrap(), node.puts());
+        let mut batch = Batch::new();
+        let tickets: Vec<_> = (0..CALLS).map(|_| batch.put(&segment, 0, b"slow").unwrap()).collect();
+        let replies = if tasks { block_on(client.aio().unwrap().run(batch)) } else { client.run(batch) };
+        let mut replies = replies.unwrap();
+        for ticket in tickets {
+            let error = replies.take(ticket).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::LimitReached), "{error}");
+        }
+        let sent = node.puts() - before;
+        assert!(sent <= ddss_core::limits::RING_SLOTS as u64, "{sent} of {CALLS} calls were sent");
+    }
+}
+
+#[test]
+fn batch_attaches_to_its_shards_by_its_own_deadline() {
+    // If this broke, a batch on several shards would take the timeout of a call for each of them.
+    let node = TestNode::start_with(|config| config.progress_threads = 3);
+    let (client, (ended, ends)) = (node.client(), std::sync::mpsc::channel());
+    let turn = client.shards.turn();
+    let caller = client.clone();
+    std::thread::spawn(move || {
+        let mut batch = Batch::new();
+        for number in 0..8 {
+            batch.open(&format!("s{number}")).unwrap();
+        }
+        let soon = Deadline::of(std::time::Duration::from_millis(1));
+        ended.send(caller.run_by(soon, batch).1).unwrap();
+    });
+    let end = ends
+        .recv_timeout(std::time::Duration::from_secs(30))
+        .expect("it does not wait as long as a call of the client");
+    assert_eq!(end.unwrap().kind(), ErrorKind::NoDaemon);
+    drop(turn);
 }

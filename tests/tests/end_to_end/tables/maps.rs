@@ -1,7 +1,7 @@
 //! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, ConnectOptions, Encoding, EntryOptions, ErrorKind, MapEvent, Spec, Storage, Table};
+use ddss::{Batch, Client, ConnectOptions, Encoding, EntryOptions, ErrorKind, MapEvent, Spec, Storage, Table};
 use ddss_core::BucketLayout;
 use ddss_core::status::{Counter, Kind};
 use ddss_ipc::read_status;
@@ -151,6 +151,35 @@ fn many_keys_from_another_node_are_one_request_and_one_read_each() {
     assert!(gets <= many + 8, "{gets} gets, {many} of them of many rows");
     assert!(many >= batches && reads <= most, "{reads} reads for {batches} batches of 128 keys");
     assert_eq!(there.len().unwrap(), MANY);
+}
+
+// If this failed, a batch from another node would cost as many round trips as it has keys behind links.
+#[test]
+fn batch_on_a_map_of_another_node_is_one_request_each_and_one_more_behind_links() {
+    const MANY: u64 = 600;
+    let [home, other] = Daemon::pair().unwrap();
+    let here = client(&home).map::<u64, u64>("many").allocate(MANY).unwrap();
+    for key in 0..MANY {
+        here.put(&key, &(key * 3)).unwrap();
+    }
+    let there_client = client(&other);
+    let there = retry(|| there_client.map::<u64, u64>("many").open());
+    let before = settled_requests(&other);
+    let (mut batch, mut found, mut removed) = (Batch::new(), Vec::new(), Vec::new());
+    for key in 0..MANY {
+        found.push(batch.map_get(&there, &key).unwrap());
+        removed.push(batch.map_remove(&there, &(key + MANY)).unwrap());
+    }
+    let mut replies = there_client.run(batch).unwrap();
+    for (key, (found, removed)) in (0..).zip(found.into_iter().zip(removed)) {
+        assert_eq!(replies.take(found).unwrap().map(|entry| entry.value), Some(key * 3));
+        assert!(!replies.take(removed).unwrap(), "an absent key");
+    }
+    let after = settled_requests(&other);
+    let (puts, gets) = (after.0 - before.0, after.1 - before.1);
+    assert_eq!(puts, MANY, "requests of {MANY} removals");
+    // Of some hundred keys, a few lie behind links: 32 of them are one request.
+    assert!((MANY..=MANY + MANY / 32).contains(&gets), "{gets} gets for {MANY} keys");
 }
 
 // If this failed, many keys that are present would be reported as absent: their values lie outside of what one read brings.

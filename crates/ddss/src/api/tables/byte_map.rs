@@ -15,6 +15,7 @@ use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::entry::{Entry, HEADER_BYTES, KeyHash, Lengths, attempt, check_time, now_ms};
+use crate::map::shape::MapShape;
 use ddss_core::{Operation, SlotWord, Version};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -47,7 +48,7 @@ impl Table {
                 continue;
             };
             let conditions = segment.location().put_conditions(Some(Version(0)));
-            let header = ByteMap::new_header(layout);
+            let header = MapShape::new_header(layout);
             attempt(segment.put_by(time, 0, header.as_bytes(), conditions).await)?;
         }
     }

@@ -5,24 +5,21 @@ use super::map_handle::Map;
 use super::map_scan::MapEntries;
 use super::map_watch::MapWatch;
 use super::twin;
+use crate::batch::Batch;
 use crate::deadline::Deadline;
 use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::error::reason::Reason;
-use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT, Repeated, check_time};
+use crate::map::entry::{Change, Entry, Expiry, GET, PUT, REMOVE, Repeated, check_time};
 use crate::map::known_entries::MapEvent;
 use crate::options::EntryOptions;
-use crate::plan::entry_change::entry_changed;
 use crate::value::{Update, Written};
-use ddss_core::{BadArgument, EntryChangeKind, EntryState, Failure, SlotWord, Version};
-use std::borrow::{Borrow, Cow};
+use ddss_core::{EntryChangeKind, Version};
+use std::borrow::Borrow;
 use std::time::Duration;
 
 /// Maximum number of buckets or changes that one call holds in memory: 1 MiB of buckets at most.
 const KEYS_TOGETHER_MAX: usize = 256;
-
-/// Hash and bytes of a key, and the bytes of its value.
-type Encoded<'a> = (KeyHash, Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 #[twin]
 impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
@@ -32,13 +29,13 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
 
     /// Returns the entry of a key: its value, its version, and the time until it expires.
     pub async fn get(&self, key: &K::Input) -> Result<Option<Entry<V::Output>>, Error> {
-        self.get_by(self.time(), &self.key("get from", key)?).await
+        self.get_by(self.time(), &self.key(GET, key)?).await
     }
 
     #[inline]
     async fn get_by(&self, time: Deadline, key: &[u8]) -> Result<Option<Entry<V::Output>>, Error> {
         let hash = self.map.hash(key);
-        if let Some(found) = self.get_in_place(hash, key) {
+        if let Some(found) = self.map.get_in_place::<V>(self.segment().location(), hash, key) {
             self.segment().spend_budget(1, self.map.layout.value_bytes).await;
             return Ok(found);
         }
@@ -52,17 +49,18 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     pub async fn get_many(&self, keys: &[&K::Input]) -> Result<Vec<Option<Entry<V::Output>>>, Error> {
         let (mut entries, time) = (Vec::with_capacity(keys.len()), self.time().started());
         for keys in keys.chunks(KEYS_TOGETHER_MAX) {
-            let keys = keys.iter().map(|key| self.key("get from", key)).collect::<Result<Vec<_>, _>>()?;
+            let keys = keys.iter().map(|key| self.key(GET, key)).collect::<Result<Vec<_>, _>>()?;
             let buckets: Vec<u64> = keys.iter().map(|key| self.map.hash(key).bucket).collect();
             let images = self.map.read_buckets(time, &buckets).await?;
             let found: Vec<_> =
-                keys.iter().zip(&images).map(|(key, image)| self.look_up(image.as_ref(), key)).collect();
-            let unknown = keys.iter().zip(images).zip(&found).filter(|(_, found)| found.is_none());
-            let linked: Vec<_> = unknown.filter_map(|((key, image), _)| Some((&key[..], image?))).collect();
-            let mut linked = self.map.find_linked(time, &linked).await?.into_iter();
+                keys.iter().zip(&images).map(|(key, image)| self.map.look_up(image.as_ref()?, key)).collect();
+            let unknown = keys.iter().zip(&images).zip(&found).filter(|(_, found)| found.is_none());
+            let linked: Vec<_> = unknown.filter_map(|((key, image), _)| Some((&key[..], image.as_ref()?))).collect();
+            let linked = self.map.find_linked(time, &linked).await?;
+            let mut linked = linked.iter();
             for (key, found) in keys.iter().zip(found) {
-                entries.push(match found.or_else(|| Self::entry_of_linked(linked.next()?)) {
-                    Some(entry) => entry,
+                entries.push(match found.or_else(|| linked.next()?.entry()) {
+                    Some(entry) => self.decode_entry(entry)?,
                     None => self.get_by(time, key).await?,
                 });
             }
@@ -99,16 +97,11 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     /// ```
     pub async fn put_with(&self, key: &K::Input, value: &V::Input, options: EntryOptions) -> Result<Written, Error> {
         let (time, expiry) = (self.time().started(), options.expiry());
-        if options.if_absent && options.if_version.is_some() {
-            let refused = BadArgument::new("options", "if_absent and if_version", "one of them", Failure::Malformed);
-            return Err(Error::bad_argument(PUT, self.segment().name(), refused));
-        }
+        options.check().map_err(Error::argument(PUT, self.segment().name()))?;
         let (key, value) = (self.key(PUT, key)?, self.value(PUT, value)?);
         if let Some(version) = options.if_version {
-            let change = || Change::PutIfUnchanged(value.to_vec());
-            let written = self.change_if(PUT, time, &key, version, expiry, change).await?;
-            let Some(Some(entry)) = written else { return Err(self.absent(PUT)) };
-            return Ok(Written { is_new: false, version: entry.version });
+            let version = self.map.put_entry_if(time, (&key, &value), version, expiry).await?;
+            return Ok(Written { is_new: false, version });
         }
         let kind = if options.if_absent { EntryChangeKind::Insert } else { EntryChangeKind::Write };
         let (was_present, version) = self.map.put_entry(time, (&key, &value), kind, expiry).await?;
@@ -116,32 +109,6 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
             return Err(Reason::KeyExists { action: PUT, target: self.segment().name().to_owned() }.into());
         }
         Ok(Written { is_new: !was_present, version })
-    }
-
-    fn absent(&self, action: &'static str) -> Error {
-        Reason::KeyAbsent { action, target: self.segment().name().to_owned() }.into()
-    }
-
-    /// Changes the entry of a key if it has that version. Returns the entry after it; `None` if the key is absent.
-    async fn change_if(
-        &self,
-        action: &'static str,
-        time: Deadline,
-        key: &[u8],
-        version: Version,
-        expiry: Expiry,
-        change: impl Fn() -> Change,
-    ) -> Result<Option<Option<Entry<Vec<u8>>>>, Error> {
-        let mut other = None;
-        let decide = |old: Option<Entry<&[u8]>>| {
-            other = old.map(|old| old.version).filter(|found| *found != version);
-            if old.is_some() && other.is_none() { change() } else { Change::Keep }
-        };
-        let changed = self.map.change((action, time), key, expiry, decide).await?;
-        if let Some(found) = other {
-            return Err(Reason::OtherVersion { action, target: self.segment().name().to_owned(), found }.into());
-        }
-        Ok(changed.was_present.then_some(changed.entry))
     }
 
     /// Writes values of keys, each by itself, and returns the result of each.
@@ -161,52 +128,13 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     pub async fn put_many(&self, entries: &[(&K::Input, &V::Input)]) -> Vec<Result<Written, Error>> {
         let (mut written, time) = (Vec::with_capacity(entries.len()), self.time().started());
         for entries in entries.chunks(KEYS_TOGETHER_MAX) {
-            let encoded: Vec<Result<Encoded<'_>, Error>> =
-                entries.iter().map(|(key, value)| self.encoded(key, value)).collect();
-            let words: Vec<_> = encoded.iter().flatten().map(|(hash, ..)| SlotWord::new(hash.tag, 0).bytes()).collect();
-            let pieces: Vec<_> = words
-                .iter()
-                .zip(encoded.iter().flatten())
-                .map(|(word, (_, key, value))| [&word[..], &key[..], &value[..]])
-                .collect();
-            let (client, mut plans) = (self.segment().client(), Vec::with_capacity(pieces.len()));
-            for (pieces, (hash, ..)) in pieces.iter().zip(encoded.iter().flatten()) {
-                let plan = self.map.plan_change(PUT, (EntryChangeKind::Write, 0), hash.bucket, pieces);
-                plans.push((client.shard(), plan));
-            }
-            let mut results = client.run_group(time, plans).await.0.into_iter();
-            for entry in encoded {
-                written.push(match entry {
-                    Ok((_, key, value)) => {
-                        let result = results.next().expect("each put has a result");
-                        let answer = result.map(|(completion, _)| entry_changed(&completion));
-                        self.written(time, (&key, &value), answer).await
-                    }
-                    Err(refused) => Err(refused),
-                });
-            }
+            let mut batch = Batch::new();
+            let put = |(key, value): &(&K::Input, &V::Input)| batch.map_put(self, key, value, EntryOptions::new());
+            let tickets: Vec<_> = entries.iter().map(put).collect();
+            let (mut replies, _) = self.segment().client().run_by(time, batch).await;
+            written.extend(tickets.into_iter().map(|ticket| replies.take(ticket?)));
         }
         written
-    }
-
-    fn encoded<'a>(&self, key: &'a K::Input, value: &'a V::Input) -> Result<Encoded<'a>, Error> {
-        let (key, value) = (self.key(PUT, key)?, self.value(PUT, value)?);
-        Ok((self.map.hash(&key), key, value))
-    }
-
-    /// Ends a put that the home has answered.
-    async fn written(
-        &self,
-        time: Deadline,
-        entry: (&[u8], &[u8]),
-        answer: Result<(EntryState, Version), Error>,
-    ) -> Result<Written, Error> {
-        let (was_present, version) = match answer? {
-            (EntryState::Absent, version) => (false, version),
-            (EntryState::Present, version) => (true, version),
-            _ => self.map.put_by_buckets(time, entry, EntryChangeKind::Write, Expiry::Set(0)).await?,
-        };
-        Ok(Written { is_new: !was_present, version })
     }
 
     /// Returns the entry of a key, which this call puts if the key is absent: then the second value is true.
@@ -282,15 +210,14 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
 
     /// Removes a key, and returns true if it was present.
     pub async fn remove(&self, key: &K::Input) -> Result<bool, Error> {
-        self.map.remove_entry(self.time().started(), &self.key("remove from", key)?).await
+        self.map.remove_entry(self.time().started(), &self.key(REMOVE, key)?).await
     }
 
     /// Removes a key whose entry still has that version, as with [`put_if`](Self::put_if). Returns false if the key is
     /// absent.
     pub async fn remove_if(&self, key: &K::Input, version: Version) -> Result<bool, Error> {
-        const ACTION: &str = "remove from";
-        let (time, key) = (self.time().started(), self.key(ACTION, key)?);
-        let removed = self.change_if(ACTION, time, &key, version, Expiry::Keep, || Change::Remove).await?;
+        let (time, key) = (self.time().started(), self.key(REMOVE, key)?);
+        let removed = self.map.change_if((REMOVE, time), &key, version, Expiry::Keep, || Change::Remove).await?;
         Ok(removed.is_some())
     }
 

@@ -1,43 +1,15 @@
 //! Searches and conditional puts of a map, bucket by bucket.
 
-use super::map_handle::{ByteMap, Map};
+use super::map_handle::ByteMap;
 use super::twin;
 use crate::deadline::Deadline;
-use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{
     Attempt, Change, ChangeResult, Entry, Expiry, KeyHash, Place, Repeated, attempt, check_time, now_ms,
 };
-use crate::map::local_bucket::LocalBucket;
 use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
 use std::time::Duration;
-
-/// Attempts of a get in place beside changes of the bucket.
-const ATTEMPTS_IN_PLACE_MAX: usize = 4;
-/// Bytes of a value that a get in place reads to the stack.
-const VALUE_IN_PLACE_MAX: usize = 4096;
-
-#[twin]
-impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
-    /// Reads the entry of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
-    /// changes meanwhile, the value is large, or the entry may lie in another bucket.
-    #[inline]
-    pub(super) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<Entry<V::Output>>> {
-        let location = self.map.table.segment().location();
-        if V::LEN.unwrap_or(self.map.layout.value_bytes) > VALUE_IN_PLACE_MAX {
-            return None;
-        }
-        for _ in 0..ATTEMPTS_IN_PLACE_MAX {
-            let row = location.begin_row(hash.bucket + 1)?;
-            let found = LocalBucket { row, layout: self.map.layout }.entry_of::<V>(hash.tag, key);
-            if row.is_whole() {
-                return found;
-            }
-        }
-        None
-    }
-}
 
 #[twin]
 impl ByteMap {
@@ -180,7 +152,7 @@ impl ByteMap {
                     return Ok(ChangeResult::to(was_present, Entry { value: new, version, expiry_ms }));
                 }
                 Attempt::Changed => {}
-                Attempt::Full if is_cleaned => return Err(self.full()),
+                Attempt::Full if is_cleaned => return Err(self.full(name)),
                 Attempt::Full => {
                     is_cleaned = true;
                     // The own bucket comes last: its links to entries that were freed are removed then.

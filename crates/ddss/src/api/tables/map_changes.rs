@@ -8,9 +8,10 @@ use super::map_handle::ByteMap;
 use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT};
-use crate::plan::CallPlan;
+use crate::error::reason::Reason;
+use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT, REMOVE};
 use crate::plan::entry_change::entry_changed;
+use crate::plan::{CallPlan, Outgoing};
 use ddss_core::{BucketLayout, EntryChange, EntryChangeKind, EntryState, SlotWord, Version};
 
 impl ByteMap {
@@ -24,7 +25,12 @@ impl ByteMap {
     ) -> CallPlan<'a> {
         let (key_bytes, value_bytes) = (self.layout.key_bytes as u16, self.layout.value_bytes as u32);
         let change = EntryChange { kind, key_bytes, value_bytes, expected };
-        self.table.segment().location().plan_entry_change(action, self.place(bucket, 0), change, pieces)
+        self.table.segment().location().plan_entry_change(
+            action,
+            self.place(bucket, 0),
+            change,
+            Outgoing::Pieces(pieces),
+        )
     }
 }
 
@@ -76,6 +82,43 @@ impl ByteMap {
         Ok((changed.was_present, changed.entry.map_or(Version(0), |entry| entry.version)))
     }
 
+    /// Writes an entry that has the version, and returns its next version.
+    pub(super) async fn put_entry_if(
+        &self,
+        time: Deadline,
+        (key, value): (&[u8], &[u8]),
+        version: Version,
+        expiry: Expiry,
+    ) -> Result<Version, Error> {
+        let change = || Change::PutIfUnchanged(value.to_vec());
+        match self.change_if((PUT, time), key, version, expiry, change).await? {
+            Some(Some(entry)) => Ok(entry.version),
+            _ => Err(Reason::KeyAbsent { action: PUT, target: self.table.segment().name().to_owned() }.into()),
+        }
+    }
+
+    /// Changes the entry of a key if it has that version. Returns the entry after it; `None` if the key is absent.
+    pub(super) async fn change_if(
+        &self,
+        (action, time): (&'static str, Deadline),
+        key: &[u8],
+        version: Version,
+        expiry: Expiry,
+        change: impl Fn() -> Change,
+    ) -> Result<Option<Option<Entry<Vec<u8>>>>, Error> {
+        let mut other = None;
+        let decide = |old: Option<Entry<&[u8]>>| {
+            other = old.map(|old| old.version).filter(|found| *found != version);
+            if old.is_some() && other.is_none() { change() } else { Change::Keep }
+        };
+        let changed = self.change((action, time), key, expiry, decide).await?;
+        if let Some(found) = other {
+            let target = self.table.segment().name().to_owned();
+            return Err(Reason::OtherVersion { action, target, found }.into());
+        }
+        Ok(changed.was_present.then_some(changed.entry))
+    }
+
     /// Replaces the entry in its own bucket if it is still the expected one, and returns its version. `None` if it is not.
     pub(crate) async fn replace_entry(
         &self,
@@ -106,14 +149,16 @@ impl ByteMap {
 
     /// Frees the slot of a key, and returns true if the key was present.
     pub(super) async fn remove_entry(&self, time: Deadline, key: &[u8]) -> Result<bool, Error> {
-        const ACTION: &str = "remove from";
         let change = (EntryChangeKind::Remove, 0);
-        match self.change_at_home((ACTION, time), change, (self.hash(key), key), (0, None)).await?.0 {
+        match self.change_at_home((REMOVE, time), change, (self.hash(key), key), (0, None)).await?.0 {
             EntryState::Absent => Ok(false),
             EntryState::Present => Ok(true),
-            EntryState::Elsewhere | EntryState::Changed => {
-                Ok(self.change((ACTION, time), key, Expiry::Keep, |_| Change::Remove).await?.was_present)
-            }
+            EntryState::Elsewhere | EntryState::Changed => self.remove_by_buckets(time, key).await,
         }
+    }
+
+    /// Frees the slot of a key that may lie in another bucket.
+    pub(super) async fn remove_by_buckets(&self, time: Deadline, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.change((REMOVE, time), key, Expiry::Keep, |_| Change::Remove).await?.was_present)
     }
 }

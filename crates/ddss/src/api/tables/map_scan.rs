@@ -3,7 +3,7 @@
 //! They read a window of buckets at a time, together with the buckets around it that entries of the window may lie in. The
 //! reads of a window are in flight at the same time, and all windows of a call share its deadline.
 
-use super::map_handle::{ByteMap, Map, decoded};
+use super::map_handle::{ByteMap, Map};
 use super::twin;
 use crate::deadline::Deadline;
 use crate::encoding::Encoding;
@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{Linked, check_time, now_ms};
 use crate::map::scan::Scan;
+use crate::map::shape::decoded;
 use crate::value::Stamp;
 use ddss_core::{BucketLink, Failure, RowList};
 use std::any::type_name;
@@ -106,7 +107,7 @@ impl ByteMap {
 
     /// Searches for keys behind the links of their buckets, whose copies do not hold them. One request reads the linked
     /// buckets, and each key's own bucket behind those: home and fabric keep this order.
-    pub(crate) async fn find_linked(&self, time: Deadline, keys: &[(&[u8], Bucket)]) -> Result<Vec<Linked>, Error> {
+    pub(crate) async fn find_linked(&self, time: Deadline, keys: &[(&[u8], &Bucket)]) -> Result<Vec<Linked>, Error> {
         let mut buckets = Vec::new();
         let mut searches = Vec::with_capacity(keys.len());
         for (key, home) in keys {
@@ -123,7 +124,7 @@ impl ByteMap {
         }
         let images = if buckets.is_empty() { None } else { self.read_rows(time, &buckets).await? };
         let images = images.unwrap_or_default();
-        let search = |(index, (key, before)): (usize, &(&[u8], Bucket))| {
+        let search = |(index, (key, before)): (usize, &(&[u8], &Bucket))| {
             let (begin, links) = searches.get(index)?;
             let home = images.get(begin + links.len())?.as_ref()?;
             let tag = self.hash(key).tag;

@@ -1,5 +1,6 @@
 //! Tests of maps.
 
+mod batches;
 mod calls;
 mod conditions;
 mod map;

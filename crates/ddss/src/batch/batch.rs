@@ -1,13 +1,17 @@
 //! A batch of calls, and their replies. Batches know handles of both forms.
 
+use super::call::BatchCall;
+use super::map_call::{MapCall, MapCallKind};
+use super::put_call::PutCall;
+use super::reply::BatchReply;
+use super::target::{MapTarget, Target, TargetPlace};
 use crate::client::Client;
-use crate::encoding::Seal;
+use crate::encoding::{Encoding, Seal};
 use crate::error::Error;
-use crate::location::SegmentLocation;
-use crate::options::PutOptions;
-use crate::plan::batch_call::BatchCall;
-use crate::value::{Atomic, AtomicResult, Stamp, Value};
-use ddss_core::{BadArgument, Completion, Failure, OpenedSegment};
+use crate::map::entry::{Entry, PUT};
+use crate::options::{EntryOptions, PutOptions};
+use crate::value::{Atomic, AtomicResult, Stamp, Value, Written};
+use ddss_core::{BadArgument, EntryChangeKind, Failure};
 use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,16 +51,6 @@ pub(crate) struct BatchedCall {
     pub(crate) call: BatchCall,
 }
 
-/// Result of one call of a batch.
-pub(crate) enum BatchReply {
-    Got(Value),
-    Stamp(Stamp),
-    Atomic(AtomicResult),
-    /// The name, the client of its shard, and what the daemon has opened.
-    Opened(String, Client, OpenedSegment),
-    Done,
-}
-
 /// A call of a [`Batch`], whose result [`Replies::take`] returns.
 ///
 /// ```
@@ -75,7 +69,7 @@ pub(crate) enum BatchReply {
 pub struct Ticket<T> {
     batch: u64,
     index: usize,
-    take: fn(BatchReply) -> Option<T>,
+    take: fn(BatchReply) -> Result<T, Error>,
 }
 
 /// Results of the calls of a [`Batch`].
@@ -97,46 +91,8 @@ pub struct Replies {
     replies: Vec<Option<Result<BatchReply, Error>>>,
 }
 
-/// A segment, a row, or the guard of its lock, of either form, for a call of a [`Batch`].
-///
-/// ```
-/// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
-/// use ddss::{Batch, Error, Stamp, Target, Ticket};
-/// fn clear(batch: &mut Batch, target: impl Target) -> Result<Ticket<Stamp>, Error> {
-///     batch.put(target, 0, &[0; 64])
-/// }
-/// let account = client.segment("account").allocate(64)?;
-/// let (held, mut batch) = (account.lock()?, Batch::new());
-/// clear(&mut batch, &held)?;
-/// client.run(batch)?.ok()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait Target {
-    #[doc(hidden)]
-    fn place(&self, _: Seal) -> TargetPlace<'_>;
-}
-
-/// Place of a target.
-#[derive(Debug)]
-pub struct TargetPlace<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) location: &'a SegmentLocation,
-    pub(crate) row: Option<u64>,
-}
-
-impl TargetPlace<'_> {
-    /// Returns the offset in the segment.
-    fn at(&self, action: &'static str, offset: u64, bytes: usize) -> Result<u64, Error> {
-        self.row.map_or(Ok(offset), |row| self.location.place_in_row(action, row, offset, bytes))
-    }
-}
-
-impl<T: Target + ?Sized> Target for &T {
-    fn place(&self, seal: Seal) -> TargetPlace<'_> {
-        (**self).place(seal)
-    }
-}
+/// Entry that a get of a map finds.
+type Found<M> = Option<Entry<<<M as MapTarget>::Value as Encoding>::Output>>;
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -204,8 +160,8 @@ impl Batch {
         for &(offset, bytes) in parts {
             placed.push((place.at("put", offset, bytes.len())?, bytes));
         }
-        let call = BatchCall::put(place.location, &placed, options.if_version)?;
-        Ok(self.add(Some(place.client), call, BatchReply::stamp))
+        let call = PutCall::new(place.location, &placed, options.if_version)?;
+        Ok(self.add(Some(place.client), BatchCall::Put(call), BatchReply::stamp))
     }
 
     /// Adds an atomic operation on the word at `offset`, a multiple of 8: [`Word`](crate::Word).
@@ -214,6 +170,74 @@ impl Batch {
         let offset = place.location.place_of_word(change.action(), place.row, offset)?;
         let call = BatchCall::Atomic { location: place.location.clone(), offset, change };
         Ok(self.add(Some(place.client), call, BatchReply::atomic))
+    }
+
+    /// Adds a get of the entry of a key: [`Map::get`](crate::Map::get).
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// use ddss::{Batch, EntryOptions, Map};
+    /// let stock: Map<u64, u64> = client.map("stock").allocate(100)?;
+    /// stock.put(&4711, &12)?;
+    /// let mut batch = Batch::new();
+    /// let item = batch.map_get(&stock, &4711)?;
+    /// let added = batch.map_put(&stock, &4712, &7, EntryOptions::new().if_absent())?;
+    /// let gone = batch.map_remove(&stock, &4713)?;
+    /// let mut replies = client.run(batch)?;
+    /// assert_eq!(replies.take(item)?.map(|entry| entry.value), Some(12));
+    /// assert!(replies.take(added)?.is_new && !replies.take(gone)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn map_get<M: MapTarget>(
+        &mut self,
+        map: M,
+        key: &<M::Key as Encoding>::Input,
+    ) -> Result<Ticket<Found<M>>, Error> {
+        self.add_map_call(&map, MapCallKind::Get, key, &[], BatchReply::entry::<M::Value>)
+    }
+
+    /// Adds a put of the entry of a key: [`Map::put_with`](crate::Map::put_with). A time to live counts from here on. With
+    /// [`if_version`](EntryOptions::if_version) the batch reads the entry first, so the batch ends a round trip later.
+    pub fn map_put<M: MapTarget>(
+        &mut self,
+        map: M,
+        key: &<M::Key as Encoding>::Input,
+        value: &<M::Value as Encoding>::Input,
+        options: EntryOptions,
+    ) -> Result<Ticket<Written>, Error> {
+        let place = map.place(Seal);
+        options.check().map_err(Error::argument(PUT, &place.location.name))?;
+        let value = place.shape.value::<M::Value>((PUT, &place.location.name), value)?;
+        let kind = match options.if_version {
+            Some(version) => MapCallKind::PutIf(version, options.expiry()),
+            None if options.if_absent => MapCallKind::Put(EntryChangeKind::Insert, options.expiry()),
+            None => MapCallKind::Put(EntryChangeKind::Write, options.expiry()),
+        };
+        self.add_map_call(&map, kind, key, &value, BatchReply::written)
+    }
+
+    /// Adds the removal of a key: [`Map::remove`](crate::Map::remove).
+    pub fn map_remove<M: MapTarget>(
+        &mut self,
+        map: M,
+        key: &<M::Key as Encoding>::Input,
+    ) -> Result<Ticket<bool>, Error> {
+        self.add_map_call(&map, MapCallKind::Remove, key, &[], BatchReply::removed)
+    }
+
+    fn add_map_call<M: MapTarget, T>(
+        &mut self,
+        map: &M,
+        kind: MapCallKind,
+        key: &<M::Key as Encoding>::Input,
+        value: &[u8],
+        take: fn(BatchReply) -> Result<T, Error>,
+    ) -> Result<Ticket<T>, Error> {
+        let place = map.place(Seal);
+        let key = place.shape.key::<M::Key>((kind.action(), &place.location.name), key)?;
+        let call = BatchCall::Map(Box::new(MapCall::new(&place, kind, &key, value)));
+        Ok(self.add(Some(place.client), call, take))
     }
 
     /// Adds the release of a segment: [`Segment::release`](crate::Segment::release). A row is refused.
@@ -229,7 +253,7 @@ impl Batch {
         &mut self,
         client: Option<&Client>,
         call: BatchCall,
-        take: fn(BatchReply) -> Option<T>,
+        take: fn(BatchReply) -> Result<T, Error>,
     ) -> Ticket<T> {
         self.calls.push(BatchedCall { client: client.cloned(), call });
         Ticket { batch: self.number, index: self.calls.len() - 1, take }
@@ -257,43 +281,17 @@ impl BatchedCall {
             let refused = BadArgument::new("segment", found, wanted, Failure::Unsupported);
             return Some(Err(Error::bad_argument("run a batch for", &location.name, refused)));
         }
-        self.call.read_locally().map(|value| Ok(BatchReply::Got(value)))
+        self.call.read_locally().map(Ok)
+    }
+
+    /// Returns the call if it is one on an entry of a map.
+    pub(crate) fn map_call(&self) -> Option<&MapCall> {
+        if let BatchCall::Map(call) = &self.call { Some(call) } else { None }
     }
 
     /// Returns the shard that executes the call.
     pub(crate) fn shard(&self, client: &Client) -> u8 {
         self.client.as_ref().map_or_else(|| self.call.shard_by_name(client), Client::shard)
-    }
-
-    pub(crate) fn reply(&self, client: &Client, completion: &Completion, bytes: Vec<u8>) -> Result<BatchReply, Error> {
-        Ok(match &self.call {
-            BatchCall::Get { .. } => BatchReply::Got(Value::new(bytes, Stamp::of(completion))),
-            BatchCall::Put { .. } | BatchCall::PutMany { .. } => BatchReply::Stamp(Stamp::of(completion)),
-            BatchCall::Atomic { .. } => BatchReply::Atomic(AtomicResult::of(completion)),
-            BatchCall::Release { .. } => BatchReply::Done,
-            BatchCall::Named { name, .. } => {
-                let opened = OpenedSegment::decode(&completion.data);
-                BatchReply::Opened(name.as_str().to_owned(), client.at_shard_of(name)?, opened)
-            }
-        })
-    }
-}
-
-impl BatchReply {
-    fn got(self) -> Option<Value> {
-        if let Self::Got(value) = self { Some(value) } else { None }
-    }
-
-    fn stamp(self) -> Option<Stamp> {
-        if let Self::Stamp(stamp) = self { Some(stamp) } else { None }
-    }
-
-    fn atomic(self) -> Option<AtomicResult> {
-        if let Self::Atomic(result) = self { Some(result) } else { None }
-    }
-
-    fn done(self) -> Option<()> {
-        matches!(self, Self::Done).then_some(())
     }
 }
 
@@ -305,7 +303,7 @@ impl Replies {
             return Err(Error::bad_argument("take", "a reply", refused));
         }
         let reply = self.replies[ticket.index].take().expect("each ticket is taken once");
-        Ok((ticket.take)(reply?).expect("the reply is that of the ticket's call"))
+        (ticket.take)(reply?)
     }
 
     /// Returns the first error of the calls whose results were not taken.
