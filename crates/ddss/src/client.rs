@@ -101,11 +101,6 @@ impl Client {
         &self.inner
     }
 
-    /// Returns the timeout of each call.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
     pub(crate) fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }

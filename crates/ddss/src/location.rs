@@ -27,8 +27,6 @@ pub(crate) struct SegmentLocation {
     pub(crate) model: Model,
     /// The model that calls ask for.
     pub(crate) requested_model: Option<Model>,
-    /// Timeout of the handle's calls, if it differs from the client's.
-    pub(crate) timeout: Option<Duration>,
     /// Token of the lock under which its calls change bytes.
     pub(crate) token: Option<LockToken>,
     mapped: Option<Arc<MappedSegment>>,
@@ -41,8 +39,8 @@ impl SegmentLocation {
         let mapped = if client.settings.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
         let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
         let (name, row_bytes, model) = (name.into(), opened.row_bytes, opened.model);
-        let (requested_model, timeout, token) = (None, None, None);
-        Self { name, id, bytes, row_bytes, model, requested_model, timeout, token, mapped, rules }.with_model(None)
+        let (requested_model, token) = (None, None);
+        Self { name, id, bytes, row_bytes, model, requested_model, token, mapped, rules }.with_model(None)
     }
 
     /// Writes the identity of a handle: name, id and size.
@@ -60,11 +58,6 @@ impl SegmentLocation {
     pub(crate) fn with_model(&self, requested_model: Option<Model>) -> Self {
         let rules = self.mapped.as_ref().map_or(LocalReadRules::None, |mapped| mapped.rules(requested_model));
         Self { requested_model, rules, ..self.clone() }
-    }
-
-    /// Returns a handle whose calls have this timeout.
-    pub(crate) fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { timeout: Some(timeout), ..self.clone() }
     }
 
     /// Returns a handle whose calls are made under this lock.

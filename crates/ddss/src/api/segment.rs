@@ -77,7 +77,7 @@ impl Segment {
     /// ```
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self::at(self.client().clone(), self.location().with_timeout(timeout))
+        Self::at(self.client.with_timeout(timeout), self.location.clone())
     }
 
     pub(crate) fn at(client: Client, location: SegmentLocation) -> Self {
@@ -94,7 +94,7 @@ impl Segment {
 
     /// Returns the deadline of a call of this handle.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.location.timeout.unwrap_or(self.client.timeout()))
+        self.client.time()
     }
 }
 

@@ -80,11 +80,6 @@ impl Client {
         self.0.inner()
     }
 
-    /// Returns the timeout of each call.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.0.timeout()
-    }
-
     fn channel(&self) -> Result<&TaskChannel, Error> {
         self.0.tasks.of(&self.0.inner)
     }

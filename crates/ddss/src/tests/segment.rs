@@ -40,7 +40,7 @@ fn timeout_of_a_client_is_that_of_what_it_opens() {
     for name in ["a", "b", "c"] {
         client.segment(name).allocate(64).unwrap();
         let (patient, opened) = (client.segment(name).open().unwrap(), hasty.segment(name).open().unwrap());
-        assert_eq!((patient.time().remaining(), opened.time().remaining()), (client.timeout(), SOON));
+        assert_eq!((patient.time().remaining(), opened.time().remaining()), (client.timeout, SOON));
         let of_tasks = block_on(async { client.aio()?.with_timeout(SOON).segment(name).open().await }).unwrap();
         assert_eq!(of_tasks.time().remaining(), SOON);
     }
