@@ -31,8 +31,8 @@ impl Engine {
         let (version, timestamp) = segment.next_stamp(&mut self.clock, now.wall_us);
         segment.advance((version, timestamp));
         let at = segment.at;
-        self.counters.requests += 1;
-        self.counters.commits += 1;
+        self.output.counters.requests += 1;
+        self.output.counters.commits += 1;
         Some(InlineCommit { at, offset, bytes, words, version, timestamp })
     }
 

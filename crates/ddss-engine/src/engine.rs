@@ -13,12 +13,11 @@ use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
-use crate::state::pending::{AwaitedReads, NameLookup, PendingOperations};
+use crate::state::pending::{NameLookup, PendingOperations};
 use crate::state::read_cache::ReadCache;
 use crate::state::remote_locks::RemoteLocks;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
-use crate::state::served_gets::ServedGets;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{
     ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Principal, Request, RequestId,
@@ -36,12 +35,9 @@ pub struct Engine {
     pub(crate) lookups: BTreeMap<StepId, NameLookup>,
     pub(crate) peers: Peers,
     pub(crate) clock: HybridClock,
-    pub(crate) counters: Counters,
-    pub(crate) awaited_reads: AwaitedReads,
     pub(crate) remote_locks: RemoteLocks,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
-    pub(crate) served_gets: ServedGets,
     /// Large puts of this node's segments whose parts arrive.
     pub(crate) uploads: Uploads,
     /// Clients with large puts at other nodes.
@@ -68,11 +64,8 @@ impl Engine {
             lookups: BTreeMap::new(),
             peers,
             clock: HybridClock::default(),
-            counters: Counters::default(),
-            awaited_reads: AwaitedReads::default(),
             remote_locks: RemoteLocks::default(),
             directory: None,
-            served_gets: ServedGets::default(),
             uploads: Uploads::new(config.pool_bytes, config.first_generation),
             remote_uploaders: BTreeSet::new(),
             read_cache: ReadCache::default(),
@@ -89,20 +82,17 @@ impl Engine {
             segments: &mut self.segments,
             replicas: &mut self.replicas,
             peers: &mut self.peers,
-            awaited_reads: &mut self.awaited_reads,
-            served_gets: &mut self.served_gets,
             uploads: &mut self.uploads,
             directory: &mut self.directory,
             clock: &mut self.clock,
-            counters: &mut self.counters,
             output: &mut self.output,
         }
     }
 
     /// Returns the handler of bytes for other nodes.
     pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
-        let Self { peers, segments, served_gets, output, .. } = self;
-        OutgoingBytes { peers, segments, served_gets, output }
+        let Self { peers, segments, output, .. } = self;
+        OutgoingBytes { peers, segments, output }
     }
 
     /// Returns the handler of the memory of uploads.
@@ -113,12 +103,7 @@ impl Engine {
     /// Returns the handler of calls on the fast path.
     #[inline(always)]
     pub(crate) fn fast_path(&mut self) -> FastPath<'_> {
-        FastPath {
-            segments: &mut self.segments,
-            clock: &mut self.clock,
-            counters: &mut self.counters,
-            output: &mut self.output,
-        }
+        FastPath { segments: &mut self.segments, clock: &mut self.clock, output: &mut self.output }
     }
 
     /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
@@ -142,7 +127,6 @@ impl Engine {
             segments: &mut self.segments,
             peers: &mut self.peers,
             clock: &mut self.clock,
-            counters: &mut self.counters,
             output: &mut self.output,
         }
     }
@@ -182,13 +166,13 @@ impl Engine {
 
     /// Returns the event counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.output.counters
     }
 
     /// Counts a null request that was answered without the engine.
     #[inline]
     pub fn note_null(&mut self) {
-        self.counters.requests += 1;
+        self.output.counters.requests += 1;
     }
 
     /// Returns the time of this node, no older than any timestamp that it gave or received. It goes out with each message.
@@ -309,7 +293,7 @@ impl Engine {
     /// Handles everything that is due at `now`.
     pub fn tick(&mut self, now: Now) {
         while let Some(step) = self.operations.expired(now.steady_us) {
-            self.counters.timeouts += 1;
+            self.output.counters.timeouts += 1;
             self.remote().expire(step);
         }
         let mut home = self.home();
@@ -338,7 +322,7 @@ impl Engine {
     /// names, a specification, a list query, a table of ranges.
     pub fn request(&mut self, now: Now, channel: ChannelId, request: &Request, text: &[u8]) {
         let Some(client) = self.output.client(channel.client) else { return };
-        self.counters.requests += 1;
+        self.output.counters.requests += 1;
         let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
         let timeout_us = request.timeout_us;
         let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
@@ -401,7 +385,7 @@ impl Engine {
 
     /// Answers an entry that could not be decoded as a request.
     pub fn refuse(&mut self, channel: ChannelId, request: RequestId, failure: Failure) {
-        self.counters.malformed += 1;
+        self.output.counters.malformed += 1;
         self.output.reply(channel, Completion::bare(request, Outcome::Failed(failure)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Handler of commits. It gives a version its number and time, and emits the actions that write it.
 
 use crate::action::{Action, CommitSource, RangeSet};
-use crate::config::{Counters, Now};
+use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::state::memory::uploads::{LargeCommit, Uploads};
 use crate::state::output::Output;
@@ -15,7 +15,6 @@ pub(crate) struct Commits<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) uploads: &'a mut Uploads,
     pub(crate) clock: &'a mut HybridClock,
-    pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
 
@@ -37,7 +36,7 @@ impl Commits<'_> {
         if planted!(self.segments, SkippedVersion) {
             version = segment.version();
         }
-        self.counters.commits += 1;
+        self.output.counters.commits += 1;
         self.apply(id, (parts, row), source, (version, timestamp))?;
         if let CommitSource::Pool(at) = source {
             UploadMemory { segments: self.segments, uploads: self.uploads }.free_at(at);
@@ -54,7 +53,7 @@ impl Commits<'_> {
     ) -> Timestamp {
         let RowCommit { place, version, .. } = row;
         let timestamp = self.clock.next(now.wall_us);
-        self.counters.commits += 1;
+        self.output.counters.commits += 1;
         self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
         self.output.free_table(&parts);
         timestamp
@@ -149,7 +148,7 @@ impl Commits<'_> {
         segment.lock_queue.end_commit();
         if made {
             segment.advance((commit.version, commit.timestamp));
-            self.counters.commits += 1;
+            self.output.counters.commits += 1;
         }
         UploadMemory { segments: self.segments, uploads: self.uploads }.free_at(commit.from);
         Some(commit)

@@ -5,7 +5,7 @@
 //! path: a client reads a local segment in place.
 
 use crate::action::Commit;
-use crate::config::{Counters, Now};
+use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::requester::LocalCaller;
 use crate::state::output::Output;
@@ -43,7 +43,6 @@ impl Segments {
 pub(crate) struct FastPath<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) clock: &'a mut HybridClock,
-    pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
 
@@ -76,7 +75,7 @@ impl FastPath<'_> {
         let (version, timestamp) = segment.next_stamp(self.clock, now.wall_us);
         segment.advance((version, timestamp));
         let at = segment.at;
-        self.counters.commits += 1;
+        self.output.counters.commits += 1;
         self.output.commit(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };
         self.output.reply(caller.channel, done, None);

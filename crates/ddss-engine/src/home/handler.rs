@@ -1,7 +1,6 @@
 //! Handler of everything that this node does as the home of segments, or as their replica.
 
 use crate::commits::handler::Commits;
-use crate::config::Counters;
 use crate::locks::handler::Locks;
 use crate::locks::watches::Watches;
 use crate::outgoing_bytes::OutgoingBytes;
@@ -11,10 +10,8 @@ use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
-use crate::state::pending::AwaitedReads;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
-use crate::state::served_gets::ServedGets;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::HybridClock;
 
@@ -23,14 +20,11 @@ pub(crate) struct Home<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) replicas: &'a mut Replicas,
     pub(crate) peers: &'a mut Peers,
-    pub(crate) awaited_reads: &'a mut AwaitedReads,
-    pub(crate) served_gets: &'a mut ServedGets,
     /// Large puts whose parts arrive.
     pub(crate) uploads: &'a mut Uploads,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: &'a mut Option<NameClaims>,
     pub(crate) clock: &'a mut HybridClock,
-    pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
 
@@ -40,33 +34,33 @@ impl Home<'_> {
 
     /// Returns the handler of bytes for other nodes.
     pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
-        let Home { peers, segments, served_gets, output, .. } = self;
-        OutgoingBytes { peers, segments, served_gets, output }
+        let Home { peers, segments, output, .. } = self;
+        OutgoingBytes { peers, segments, output }
     }
 
     /// Returns the handler of locks and of the operations that wait in a lock queue.
     pub(crate) fn locks(&mut self) -> Locks<'_> {
-        let Home { segments, uploads, awaited_reads, counters, output, .. } = self;
-        Locks { segments, uploads, awaited_reads, counters, output }
+        let Home { segments, uploads, output, .. } = self;
+        Locks { segments, uploads, output }
     }
 
     /// Returns the handler of commits.
     #[inline]
     pub(crate) fn commits(&mut self) -> Commits<'_> {
-        let Home { segments, uploads, clock, counters, output, .. } = self;
-        Commits { segments, uploads, clock, counters, output }
+        let Home { segments, uploads, clock, output, .. } = self;
+        Commits { segments, uploads, clock, output }
     }
 
     /// Returns the handler of replicas.
     pub(crate) fn replication(&mut self) -> Replication<'_> {
-        let Home { segments, replicas, peers, served_gets, uploads, clock, output, .. } = self;
-        Replication { segments, replicas, peers, served_gets, uploads, clock, output }
+        let Home { segments, replicas, peers, uploads, clock, output, .. } = self;
+        Replication { segments, replicas, peers, uploads, clock, output }
     }
 
     /// Returns the handler of what other homes send to their replicas here.
     pub(crate) fn replica_store(&mut self) -> ReplicaStore<'_> {
-        let Home { segments, replicas, uploads, clock, counters, output, .. } = self;
-        ReplicaStore { segments, replicas, uploads, clock, counters, output }
+        let Home { segments, replicas, uploads, clock, output, .. } = self;
+        ReplicaStore { segments, replicas, uploads, clock, output }
     }
 
     /// Returns the handler of watches.

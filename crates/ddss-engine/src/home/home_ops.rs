@@ -128,14 +128,7 @@ impl Home<'_> {
                 let segment = self.segments.get_mut(id)?;
                 segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.awaited_reads.atomics.push_back(PendingAtomic {
-                    now,
-                    segment: id,
-                    offset,
-                    change,
-                    waiter: *waiter,
-                });
-                self.output.push(Action::ReadWord { at });
+                self.output.read_word(at, PendingAtomic { now, segment: id, offset, change, waiter: *waiter });
             }
             PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
         }
@@ -159,7 +152,7 @@ impl Home<'_> {
         let (channel, request) = match requester {
             Requester::Client(channel, request) => (channel, request),
             Requester::Peer(node, step) => {
-                self.counters.served_gets += 1;
+                self.output.counters.served_gets += 1;
                 return self.outgoing_bytes().serve_get(node, step, at, parts, (version, timestamp));
             }
         };
@@ -256,8 +249,7 @@ impl Home<'_> {
 
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
     pub(crate) fn word_read(&mut self, word: u64) {
-        let pending = self.awaited_reads.atomics.pop_front().expect("each read of a word is answered once");
-        let PendingAtomic { now, segment: id, offset, change, waiter } = pending;
+        let PendingAtomic { now, segment: id, offset, change, waiter } = self.output.end_word_read();
         let Waiter { requester, deadline_us, .. } = waiter;
         let Ok(segment) = self.segments.get_mut(id) else {
             return self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());

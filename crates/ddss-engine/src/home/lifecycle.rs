@@ -172,7 +172,7 @@ impl Home<'_> {
         let Some((failure, used, allowed)) = self.segments.accounts.exceeded_by(principal.uid, spec) else {
             return false;
         };
-        self.counters.over_quota += 1;
+        self.output.counters.over_quota += 1;
         let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
         self.output.answer(requester, Outcome::Failed(failure), fields);
         true
@@ -181,7 +181,7 @@ impl Home<'_> {
     /// Returns true if a replica here would exceed its owner's quota.
     pub(crate) fn is_over_quota(&mut self, owner: Principal, spec: &Spec) -> bool {
         let is_over = self.segments.accounts.exceeded_by(owner.uid, spec).is_some();
-        self.counters.over_quota += u64::from(is_over);
+        self.output.counters.over_quota += u64::from(is_over);
         is_over
     }
 }

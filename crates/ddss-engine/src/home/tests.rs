@@ -2,17 +2,15 @@
 
 use super::handler::Home;
 use crate::action::{Action, CommitSource, RangeSet};
-use crate::config::{Counters, EngineConfig, Now};
+use crate::config::{EngineConfig, Now};
 use crate::requester::{LockOwner, Requester};
 use crate::state::lock_queue::{PendingOp, Waiter};
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
-use crate::state::pending::AwaitedReads;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
-use crate::state::served_gets::ServedGets;
 use ddss_core::{
     Failure, HybridClock, LockRequest, LockToken, Message, Name, NodeId, Outcome, Permissions, Principal,
     PutConditions, SegmentId, Shard, Spec, Timestamp, Version,
@@ -31,12 +29,9 @@ pub(super) struct Parts {
     pub(super) segments: Segments,
     replicas: Replicas,
     pub(super) peers: Peers,
-    awaited_reads: AwaitedReads,
-    served_gets: ServedGets,
     uploads: Uploads,
     directory: Option<NameClaims>,
     clock: HybridClock,
-    counters: Counters,
     pub(super) output: Output,
 }
 
@@ -54,12 +49,9 @@ impl Parts {
             segments: Segments::new(&config),
             replicas: Replicas::default(),
             peers: Peers::default(),
-            awaited_reads: AwaitedReads::default(),
-            served_gets: ServedGets::default(),
             uploads: Uploads::new(1 << 20, 0),
             directory: None,
             clock: HybridClock::default(),
-            counters: Counters::default(),
             output: Output::new(),
         };
         parts.peers.connect(A);
@@ -77,12 +69,9 @@ impl Parts {
             segments: &mut self.segments,
             replicas: &mut self.replicas,
             peers: &mut self.peers,
-            awaited_reads: &mut self.awaited_reads,
-            served_gets: &mut self.served_gets,
             uploads: &mut self.uploads,
             directory: &mut self.directory,
             clock: &mut self.clock,
-            counters: &mut self.counters,
             output: &mut self.output,
         }
     }
@@ -130,7 +119,7 @@ fn put_behind_a_lock_commits_once_after_the_unlock_and_then_answers() {
     else {
         panic!("unmark, commit, answer: {actions:?}")
     };
-    assert_eq!((version, node, parts.counters.commits), (Version(1), B, 1));
+    assert_eq!((version, node, parts.output.counters.commits), (Version(1), B, 1));
     assert!(matches!(message, Message::Ended { step: 2, outcome: Outcome::Done, version: Version(1), .. }));
 }
 
@@ -143,7 +132,7 @@ fn peer_that_is_gone_loses_its_lock_and_its_waiting_put() {
     parts.home().drop_owner(NOW, LockOwner::Peer(B));
     assert!(!parts.actions().iter().any(|action| matches!(action, Action::Commit { .. })), "the put is gone");
     parts.home().drop_owner(NOW, LockOwner::Peer(A));
-    assert_eq!((parts.counters.locks_broken, parts.counters.commits), (1, 0));
+    assert_eq!((parts.output.counters.locks_broken, parts.output.counters.commits), (1, 0));
     parts.actions();
     assert_eq!(parts.put(id, A, b"free again"), Ok(()));
     assert!(parts.actions().iter().any(|action| matches!(action, Action::Commit { version: Version(1), .. })));

@@ -2,13 +2,13 @@
 //! holder or a waiter away, its caller serves the queue.
 
 use crate::action::{Action, CommitSource};
-use crate::config::{Counters, Now};
+use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::requester::{LockOwner, ReplyFields, Requester};
 use crate::state::lock_queue::{Get, Holder, PendingOp, Waiter};
 use crate::state::memory::uploads::Uploads;
 use crate::state::output::Output;
-use crate::state::pending::{AwaitedReads, PendingRecord, RecordOp};
+use crate::state::pending::{PendingRecord, RecordOp};
 use crate::state::segments::Segments;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{Failure, Limit, LockRequest, LockToken, Outcome, PutConditions, SegmentId};
@@ -17,8 +17,6 @@ use ddss_core::{Failure, Limit, LockRequest, LockToken, Outcome, PutConditions, 
 pub(crate) struct Locks<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) uploads: &'a mut Uploads,
-    pub(crate) awaited_reads: &'a mut AwaitedReads,
-    pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
 
@@ -44,7 +42,7 @@ impl Locks<'_> {
         if holder != before && !is_hidden {
             self.output.push(Action::SetLockHolder { at, holder });
         }
-        self.counters.locks_granted += 1;
+        self.output.counters.locks_granted += 1;
         self.segments.mark_busy(id);
         match row {
             Some(row) => self.answer_row_grant(now, id, requester, (row, token))?,
@@ -64,16 +62,8 @@ impl Locks<'_> {
         let segment = self.segments.get(id)?;
         let place = segment.spec.layout().ok_or(Failure::Unsupported)?.record(row).of_segment(segment.at);
         let op = RecordOp::Grant(token);
-        self.awaited_reads.records.push_back(PendingRecord {
-            now,
-            segment: id,
-            requester,
-            row,
-            place,
-            op,
-            blocking: None,
-        });
-        self.output.push(Action::ReadRecord { place, word: None });
+        let pending = PendingRecord { now, segment: id, requester, row, place, op, blocking: None };
+        self.output.read_record(Action::ReadRecord { place, word: None }, pending);
         Ok(())
     }
 
@@ -171,7 +161,7 @@ impl Locks<'_> {
         let holders_before = segment.lock_queue.holders();
         let waiters = segment.lock_queue.remove_owner(owner);
         let broken = holders_before - segment.lock_queue.holders();
-        self.counters.locks_broken += broken as u64;
+        self.output.counters.locks_broken += broken as u64;
         for waiter in waiters {
             self.free_buffers(&waiter.op);
         }
@@ -186,7 +176,7 @@ impl Locks<'_> {
         let Some(segment) = self.segments.watched(id) else { return };
         let holders_before = segment.lock_queue.holders();
         if !is_endless && segment.lock_queue.expire_leases(now.steady_us) {
-            self.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
+            self.output.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
             self.unmark(id);
         }
         while let Ok(segment) = self.segments.get_mut(id)

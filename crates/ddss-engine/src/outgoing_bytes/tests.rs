@@ -7,7 +7,6 @@ use crate::ids::ServedGetId;
 use crate::state::output::Output;
 use crate::state::peers::Peers;
 use crate::state::segments::Segments;
-use crate::state::served_gets::ServedGets;
 use ddss_core::{Failure, Limit, Message, NodeId, Outcome, Shard, Storage, Timestamp, Version};
 
 const PEER: NodeId = NodeId(2);
@@ -18,7 +17,6 @@ const MANY: u32 = 8192;
 struct Parts {
     peers: Peers,
     segments: Segments,
-    served_gets: ServedGets,
     output: Output,
 }
 
@@ -29,12 +27,12 @@ impl Parts {
         let segments = Segments::new(&config);
         let mut peers = Peers::default();
         peers.connect(PEER);
-        Self { peers, segments, served_gets: ServedGets::default(), output: Output::new() }
+        Self { peers, segments, output: Output::new() }
     }
 
     fn handler(&mut self) -> OutgoingBytes<'_> {
-        let Self { peers, segments, served_gets, output } = self;
-        OutgoingBytes { peers, segments, served_gets, output }
+        let Self { peers, segments, output } = self;
+        OutgoingBytes { peers, segments, output }
     }
 
     fn serve(&mut self, bytes: u32) -> Result<(), Failure> {

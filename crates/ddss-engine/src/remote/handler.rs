@@ -1,6 +1,5 @@
 //! Handler of calls of local clients for segments whose home is another node.
 
-use crate::config::Counters;
 use crate::ids::StepId;
 use crate::requester::LocalCaller;
 use crate::state::name_claims::NameClaims;
@@ -30,7 +29,6 @@ pub(crate) struct Remote<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) peers: &'a mut Peers,
     pub(crate) clock: &'a mut HybridClock,
-    pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
 

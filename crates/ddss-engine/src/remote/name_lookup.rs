@@ -66,7 +66,7 @@ impl Remote<'_> {
     /// Handles the cluster's answer about the home of a name.
     pub(crate) fn confirmed(&mut self, step: StepId, result: Result<Option<NodeId>, Failure>) {
         let Some(lookup) = self.lookups.get(&step).copied() else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return;
         };
         let failure = match result {

@@ -42,7 +42,7 @@ impl Remote<'_> {
                     || now.steady_us < copy.read_start_us.saturating_add(copy_us.into()) =>
             {
                 let copy = *copy;
-                self.counters.cache_hits += 1;
+                self.output.counters.cache_hits += 1;
                 self.answer_from(&copy, caller.channel, caller.request, transfer);
                 self.output.free_table(&transfer.parts);
                 return Ok(true);

@@ -129,7 +129,7 @@ impl Remote<'_> {
     #[inline]
     pub(crate) fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
         let Some(pending) = self.operations.get_mut(step).copied() else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return;
         };
         let WaitState::Fetch(fetching) = pending.wait else { return };
@@ -169,7 +169,7 @@ impl Remote<'_> {
         }
         match proof {
             SnapshotCheck::Torn if in_time => {
-                self.counters.torn_fetches += 1;
+                self.output.counters.torn_fetches += 1;
                 self.torn(now, step, &pending, fetching, header.0.state);
             }
             SnapshotCheck::Torn => self.end_fetch(step, &fetching, Failure::Contended),

@@ -209,7 +209,7 @@ impl Remote<'_> {
     pub(crate) fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
         let Err(failure) = result else { return };
         let Some(pending) = self.end_pending(step) else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return;
         };
         let mut outcome = Outcome::Indeterminate(failure);
@@ -269,7 +269,7 @@ impl Remote<'_> {
         }
         let noted = self.record_segment(node, info, window);
         let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.is_on(node)) else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return;
         };
         match pending.wait {
@@ -304,7 +304,7 @@ impl Remote<'_> {
                     self.output.finish(&pending, Outcome::Failed(failure));
                 }
             }
-            _ => self.counters.stale += 1,
+            _ => self.output.counters.stale += 1,
         }
     }
 
@@ -325,7 +325,7 @@ impl Remote<'_> {
     /// Handles a page that a peer sent.
     pub(crate) fn handle_page(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
         let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)).copied() else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return;
         };
         let WaitState::Page { into, .. } = pending.wait else {
@@ -390,7 +390,7 @@ impl Remote<'_> {
     ) -> Option<NewSegment> {
         self.clock.hear(fields.timestamp, now.wall_us);
         let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)) else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return None;
         };
         let wait = pending.wait;
@@ -413,7 +413,7 @@ impl Remote<'_> {
             return self.record_missing(step, node);
         }
         if wait == WaitState::Lookup && self.take_lookup(step, node).is_none() {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             return None;
         }
         if let (WaitState::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {

@@ -66,7 +66,7 @@ impl Remote<'_> {
         let is_staged = staged != Message::NOT_STAGED;
         let waits = |pending: &&mut Pending| matches!(pending.wait, WaitState::Home(_)) && pending.is_on(node);
         let Some(pending) = self.operations.get_mut(step).filter(waits).copied() else {
-            self.counters.stale += 1;
+            self.output.counters.stale += 1;
             if is_staged {
                 self.output.send(node, Message::Taken { number });
             }

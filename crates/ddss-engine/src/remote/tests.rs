@@ -2,7 +2,7 @@
 
 use super::handler::Remote;
 use crate::action::Action;
-use crate::config::{Counters, EngineConfig, Now};
+use crate::config::{EngineConfig, Now};
 use crate::ids::StepId;
 use crate::requester::{LocalCaller, ReplyFields};
 use crate::state::output::Output;
@@ -34,7 +34,6 @@ struct Parts {
     segments: Segments,
     peers: Peers,
     clock: HybridClock,
-    counters: Counters,
     output: Output,
 }
 
@@ -54,7 +53,6 @@ impl Parts {
             segments: Segments::new(&config),
             peers: Peers::default(),
             clock: HybridClock::default(),
-            counters: Counters::default(),
             output: Output::new(),
         };
         parts.peers.connect(HOME);
@@ -76,7 +74,6 @@ impl Parts {
             segments: &mut self.segments,
             peers: &mut self.peers,
             clock: &mut self.clock,
-            counters: &mut self.counters,
             output: &mut self.output,
         }
     }
@@ -225,7 +222,7 @@ fn name_that_no_peer_has_leads_to_one_new_segment_here() {
     assert_eq!(new.map(|new| (new.name, new.spec, new.principal)), Some((name, spec, USER)));
     let again = parts.remote().handle_ended(NOW, HOME, step, missing, ReplyFields::default());
     assert!(again.is_none(), "a late answer creates nothing");
-    assert_eq!((parts.operations.count(), parts.counters.stale), (0, 1));
+    assert_eq!((parts.operations.count(), parts.output.counters.stale), (0, 1));
 }
 
 #[test]

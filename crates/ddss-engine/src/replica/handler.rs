@@ -2,7 +2,6 @@
 
 use crate::action::Action;
 use crate::commits::handler::Commits;
-use crate::config::Counters;
 use crate::state::memory::uploads::Uploads;
 use crate::state::output::Output;
 use crate::state::replication::Replicas;
@@ -25,14 +24,13 @@ pub(crate) struct ReplicaStore<'a> {
     /// Large puts whose parts arrive.
     pub(crate) uploads: &'a mut Uploads,
     pub(crate) clock: &'a mut HybridClock,
-    pub(crate) counters: &'a mut Counters,
     pub(crate) output: &'a mut Output,
 }
 
 impl ReplicaStore<'_> {
     pub(super) fn commits(&mut self) -> Commits<'_> {
-        let ReplicaStore { segments, uploads, clock, counters, output, .. } = self;
-        Commits { segments, uploads, clock, counters, output }
+        let ReplicaStore { segments, uploads, clock, output, .. } = self;
+        Commits { segments, uploads, clock, output }
     }
 
     pub(super) fn upload_memory(&mut self) -> UploadMemory<'_> {

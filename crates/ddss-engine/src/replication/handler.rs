@@ -7,7 +7,6 @@ use crate::state::output::Output;
 use crate::state::peers::Peers;
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
-use crate::state::served_gets::ServedGets;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::HybridClock;
 
@@ -16,7 +15,6 @@ pub(crate) struct Replication<'a> {
     pub(crate) segments: &'a mut Segments,
     pub(crate) replicas: &'a mut Replicas,
     pub(crate) peers: &'a mut Peers,
-    pub(crate) served_gets: &'a mut ServedGets,
     pub(crate) uploads: &'a mut Uploads,
     pub(crate) clock: &'a mut HybridClock,
     pub(crate) output: &'a mut Output,
@@ -25,8 +23,8 @@ pub(crate) struct Replication<'a> {
 impl Replication<'_> {
     /// Returns the handler of bytes for other nodes.
     pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
-        let Self { peers, segments, served_gets, output, .. } = self;
-        OutgoingBytes { peers, segments, served_gets, output }
+        let Self { peers, segments, output, .. } = self;
+        OutgoingBytes { peers, segments, output }
     }
 
     /// Returns the handler of the memory of uploads.

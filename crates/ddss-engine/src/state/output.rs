@@ -1,6 +1,8 @@
-//! Output of the engine: the actions for the daemon, the bytes that they name, and the clients that get replies.
+//! Output of the engine: the actions for the daemon, the bytes that they name, the operations that continue with what the
+//! daemon reads, the clients that get replies, and the counts of all that.
 
 use crate::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
+use crate::config::Counters;
 use crate::ids::BufferId;
 use crate::requester::{LocalCaller, ReplyFields, Requester};
 use crate::state::action_queue::{ActionQueue, SetAside};
@@ -8,7 +10,7 @@ use crate::state::clients::{Client, Clients};
 use crate::state::lock_queue::PendingOp;
 use crate::state::memory::buffer_pool::BufferPool;
 use crate::state::parked_waits::{ParkedReply, ParkedWaits};
-use crate::state::pending::Pending;
+use crate::state::pending::{AwaitedReads, Pending, PendingAtomic, PendingRecord};
 use crate::state::segments::{Segment, Segments, check_range};
 use arrayvec::ArrayVec;
 use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
@@ -25,7 +27,9 @@ pub(crate) type RangeList = ArrayVec<Range, RANGES_MAX>;
 pub(crate) struct Output {
     actions: ActionQueue,
     buffers: BufferPool,
+    pub(crate) awaited_reads: AwaitedReads,
     clients: Clients,
+    pub(crate) counters: Counters,
     pub(crate) parked: ParkedWaits,
     /// Version that a refused condition found, until the answer.
     found_version: Option<Version>,
@@ -33,8 +37,15 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new() -> Self {
-        let (actions, buffers) = (ActionQueue::new(), BufferPool::default());
-        Self { actions, buffers, clients: Clients::new(), parked: ParkedWaits::new(), found_version: None }
+        Self {
+            actions: ActionQueue::new(),
+            buffers: BufferPool::default(),
+            awaited_reads: AwaitedReads::default(),
+            clients: Clients::new(),
+            counters: Counters::default(),
+            parked: ParkedWaits::new(),
+            found_version: None,
+        }
     }
 
     /// Adds a client.
@@ -102,6 +113,33 @@ impl Output {
     #[inline(always)]
     pub(crate) fn commit(&mut self, commit: Commit) {
         self.actions.push_commit(commit);
+    }
+
+    /// Asks for the word at a pool offset. The atomic continues with it.
+    pub(crate) fn read_word(&mut self, at: u64, atomic: PendingAtomic) {
+        self.awaited_reads.atomics.push_back(atomic);
+        self.push(Action::ReadWord { at });
+    }
+
+    /// Returns the atomic whose word was read.
+    pub(crate) fn end_word_read(&mut self) -> PendingAtomic {
+        self.awaited_reads.atomics.pop_front().expect("each read of a word is answered once")
+    }
+
+    /// Asks for a record by `read`. The operation continues with it.
+    pub(crate) fn read_record(&mut self, read: Action, operation: PendingRecord) {
+        self.awaited_reads.records.push_back(operation);
+        self.push(read);
+    }
+
+    /// Returns the operation whose record is read next.
+    pub(crate) fn next_record_read(&self) -> Option<&PendingRecord> {
+        self.awaited_reads.records.front()
+    }
+
+    /// Returns the operation whose record was read.
+    pub(crate) fn end_record_read(&mut self) -> PendingRecord {
+        self.awaited_reads.records.pop_front().expect("each read of a record is answered once")
     }
 
     /// Sends a message without further bytes.

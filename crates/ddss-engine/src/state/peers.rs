@@ -1,7 +1,9 @@
-//! Other nodes as this one sees them: connection state, room in their staging memory, and known remote segments.
+//! Other nodes as this one sees them: connection state, room in their staging memory, known remote segments, and bytes on
+//! their way to them.
 
 use crate::config::Now;
 use crate::state::memory::staging::Staging;
+use crate::state::served_gets::ServedGets;
 use ddss_core::limits::REMOTE_SEGMENTS_MAX;
 use ddss_core::{HybridClock, Name, NodeId, RemoteWindow, SegmentId, SegmentInfo, Timestamp};
 use foldhash::HashMap;
@@ -46,6 +48,8 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     by_id: BTreeMap<NodeId, Peer>,
+    /// Pool bytes on their way to peers.
+    pub(crate) served_gets: ServedGets,
 }
 
 impl Peers {

@@ -2,7 +2,7 @@
 
 use super::Commits;
 use crate::action::{Action, CommitSource, RangeSet};
-use crate::config::{Counters, EngineConfig, Now};
+use crate::config::{EngineConfig, Now};
 use crate::requester::Requester;
 use crate::state::memory::uploads::{UploadOwner, Uploads};
 use crate::state::output::Output;
@@ -21,7 +21,6 @@ struct Parts {
     segments: Segments,
     uploads: Uploads,
     clock: HybridClock,
-    counters: Counters,
     output: Output,
     id: SegmentId,
 }
@@ -36,13 +35,13 @@ impl Parts {
         let made = segments.allocate(name, spec, permissions, Timestamp(1), Requester::Peer(PEER, 0), None);
         let id = made.expect("the pool is empty").segment;
         segments.formed(id).expect("it is in creation");
-        let (uploads, clock, counters) = (Uploads::new(1 << 20, 0), HybridClock::default(), Counters::default());
-        Self { segments, uploads, clock, counters, output: Output::new(), id }
+        let (uploads, clock) = (Uploads::new(1 << 20, 0), HybridClock::default());
+        Self { segments, uploads, clock, output: Output::new(), id }
     }
 
     fn commits(&mut self) -> Commits<'_> {
-        let Self { segments, uploads, clock, counters, output, .. } = self;
-        Commits { segments, uploads, clock, counters, output }
+        let Self { segments, uploads, clock, output, .. } = self;
+        Commits { segments, uploads, clock, output }
     }
 
     /// Stores an upload of that many bytes, and returns its pool offset.
@@ -77,7 +76,7 @@ fn commit_is_the_next_version_and_goes_to_the_history() {
     let second = parts.commits().commit(NOW, id, &change(WORD)).expect("it may run");
     assert_eq!((before.0, first.0, second.0), (Version(0), Version(1), Version(2)));
     assert!(before.1 < first.1 && first.1 < second.1, "each version has a later timestamp, in one microsecond too");
-    assert_eq!((parts.stamp(), parts.counters.commits), (second, 2));
+    assert_eq!((parts.stamp(), parts.output.counters.commits), (second, 2));
     let places: Vec<_> = parts
         .actions()
         .iter()

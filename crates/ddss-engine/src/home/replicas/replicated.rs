@@ -39,7 +39,7 @@ impl Home<'_> {
             ForwardKind::Put(parts, row) => {
                 let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
                 if self.commits().apply(id, (parts, row), source, (version, timestamp)).is_ok() {
-                    self.counters.commits += 1;
+                    self.output.counters.commits += 1;
                 }
                 self.output.free_table(&parts);
                 self.answer_change(requester, id, row, (version, timestamp), word);

@@ -62,8 +62,7 @@ impl Home<'_> {
         if blocking.is_some() {
             self.segments.get_mut(id)?.lock_queue.begin_word_read();
         }
-        self.awaited_reads.records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking });
-        self.output.push(read);
+        self.output.read_record(read, PendingRecord { now, segment: id, requester, row, place, op, blocking });
         Ok(())
     }
 
@@ -79,16 +78,8 @@ impl Home<'_> {
         let row = self.output.row_of(layout, segment.spec.bytes, &RangeSet::One { offset, bytes: 0 })?;
         let place = layout.record(row).of_segment(segment.at);
         let (requester, op) = (watcher.requester, RecordOp::Watch(Watcher { row, ..watcher }));
-        self.awaited_reads.records.push_back(PendingRecord {
-            now,
-            segment: id,
-            requester,
-            row,
-            place,
-            op,
-            blocking: None,
-        });
-        self.output.push(Action::ReadRecord { place, word: None });
+        let pending = PendingRecord { now, segment: id, requester, row, place, op, blocking: None };
+        self.output.read_record(Action::ReadRecord { place, word: None }, pending);
         Ok(())
     }
 
@@ -101,7 +92,7 @@ impl Home<'_> {
     pub(crate) fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
         let now_ms = now.wall_us / 1000;
         if let (Some(expiry_ms), Some(pending)) =
-            (found.map(|found| found.expiry_ms).filter(|&expiry_ms| expiry_ms > 0), self.awaited_reads.records.front())
+            (found.map(|found| found.expiry_ms).filter(|&expiry_ms| expiry_ms > 0), self.output.next_record_read())
         {
             self.segments.note_expiry(now, pending.segment, expiry_ms);
         }
@@ -109,7 +100,7 @@ impl Home<'_> {
     }
 
     fn complete_record_op(&mut self, state: u64, timestamp: Timestamp, content: RecordContent) {
-        let pending = self.awaited_reads.records.pop_front().expect("each read of a record is answered once");
+        let pending = self.output.end_record_read();
         if let Some(waiter) = pending.blocking
             && let Ok(segment) = self.segments.get_mut(pending.segment)
         {

@@ -189,7 +189,7 @@ fn change_whose_replica_goes_after_its_read_is_executed_and_answered_once() {
         decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
         let (version, word) = change.result();
         assert_eq!(settle(&mut parts, change, SOON), (1, vec![(Outcome::Done, version, word)]), "{change:?}");
-        assert_eq!(parts.counters.commits, 1, "{change:?}");
+        assert_eq!(parts.output.counters.commits, 1, "{change:?}");
     }
 }
 
@@ -232,7 +232,10 @@ fn change_whose_node_stops_being_the_home_after_its_read_does_nothing_and_says_s
         change.complete_read(parts.home());
         let refused = (Outcome::Failed(Failure::NodeDown), Version(0), 0);
         assert_eq!(settle(&mut parts, change, LATER), (0, vec![refused]), "{change:?}");
-        assert!(parts.awaited_reads.atomics.is_empty() && parts.awaited_reads.records.is_empty(), "{change:?}");
+        assert!(
+            parts.output.awaited_reads.atomics.is_empty() && parts.output.awaited_reads.records.is_empty(),
+            "{change:?}"
+        );
         assert_eq!(parts.output.store(b"second"), free, "{change:?}: its bytes are not freed");
     }
 }

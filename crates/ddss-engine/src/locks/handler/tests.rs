@@ -2,12 +2,11 @@
 
 use super::Locks;
 use crate::action::{Action, CommitSource, RangeSet};
-use crate::config::{Counters, EngineConfig, Now};
+use crate::config::{EngineConfig, Now};
 use crate::requester::{LockOwner, Requester};
 use crate::state::lock_queue::{PendingOp, Ready, Waiter};
 use crate::state::memory::uploads::{UploadOwner, Uploads};
 use crate::state::output::Output;
-use crate::state::pending::AwaitedReads;
 use crate::state::segments::Segments;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{
@@ -24,8 +23,6 @@ const FIRST: LockToken = LockToken(77);
 struct Parts {
     segments: Segments,
     uploads: Uploads,
-    awaited_reads: AwaitedReads,
-    counters: Counters,
     output: Output,
     id: SegmentId,
 }
@@ -40,13 +37,13 @@ impl Parts {
         let made = segments.allocate(name, spec, permissions, Timestamp(1), Requester::Peer(PEER, 0), None);
         let id = made.expect("the pool is empty").segment;
         segments.formed(id).expect("it is in creation");
-        let (uploads, counters, output) = (Uploads::new(1 << 20, 0), Counters::default(), Output::new());
-        Self { segments, uploads, awaited_reads: AwaitedReads::default(), counters, output, id }
+        let (uploads, output) = (Uploads::new(1 << 20, 0), Output::new());
+        Self { segments, uploads, output, id }
     }
 
     fn locks(&mut self) -> Locks<'_> {
-        let Self { segments, uploads, awaited_reads, counters, output, .. } = self;
-        Locks { segments, uploads, awaited_reads, counters, output }
+        let Self { segments, uploads, output, .. } = self;
+        Locks { segments, uploads, output }
     }
 
     /// Grants the lock of the segment to a peer.
@@ -100,7 +97,7 @@ fn lock_word_shows_the_holder_until_unlock_and_a_foreign_token_ends_nothing() {
     assert_eq!(fields.map(|fields| fields.version.0), Ok(0));
     let Some(Action::SetLockHolder { holder, .. }) = parts.output.next_action() else { panic!("no lock word") };
     assert_eq!((holder, parts.queue_lengths()), (LockToken::default(), (0, 0)));
-    assert_eq!((parts.counters.locks_granted, parts.counters.locks_broken), (1, 0));
+    assert_eq!((parts.output.counters.locks_granted, parts.output.counters.locks_broken), (1, 0));
 }
 
 #[test]
@@ -114,7 +111,7 @@ fn grant_of_a_row_is_answered_when_its_record_is_read() {
         matches!(actions[..], [Action::SetLockHolder { .. }, Action::ReadRecord { word: None, .. }]),
         "{actions:?}"
     );
-    assert_eq!(parts.awaited_reads.records.pop_front().map(|pending| pending.row), Some(2));
+    assert_eq!(parts.output.end_record_read().row, 2);
 }
 
 #[test]
@@ -127,9 +124,9 @@ fn lease_ends_at_its_time_unless_it_is_renewed() {
     parts.locks().renew(later, id, FIRST, LockOwner::Peer(PEER), LEASE_US).expect("it is in force");
     let after_first = Now { steady_us: NOW.steady_us + 60, ..NOW };
     parts.locks().expire(after_first, id);
-    assert_eq!((parts.queue_lengths(), parts.counters.locks_broken), ((1, 0), 0));
+    assert_eq!((parts.queue_lengths(), parts.output.counters.locks_broken), ((1, 0), 0));
     parts.locks().expire(Now { steady_us: later.steady_us + 50, ..NOW }, id);
-    assert_eq!((parts.queue_lengths(), parts.counters.locks_broken), ((0, 0), 1));
+    assert_eq!((parts.queue_lengths(), parts.output.counters.locks_broken), ((0, 0), 1));
     assert_eq!(parts.locks().renew(later, id, FIRST, LockOwner::Peer(PEER), LEASE_US), Err(Failure::LockLost));
 }
 
@@ -159,7 +156,7 @@ fn wait_ends_once_by_cancel_deadline_or_the_end_of_its_owner_and_frees_what_it_o
     parts.locks().drop_owner(id, LockOwner::Peer(OTHER));
     assert_eq!((parts.ended(), parts.queue_lengths()), (vec![], (1, 0)), "an owner that is gone gets no answer");
     parts.locks().drop_owner(id, LockOwner::Peer(PEER));
-    assert_eq!((parts.queue_lengths(), parts.counters.locks_broken), ((0, 0), 1));
+    assert_eq!((parts.queue_lengths(), parts.output.counters.locks_broken), ((0, 0), 1));
 }
 
 #[test]

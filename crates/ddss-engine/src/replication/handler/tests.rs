@@ -9,7 +9,6 @@ use crate::state::output::Output;
 use crate::state::peers::Peers;
 use crate::state::replication::{ForwardKind, HomeWork, Replicas, SegmentChange};
 use crate::state::segments::Segments;
-use crate::state::served_gets::ServedGets;
 use ddss_core::{
     Failure, HybridClock, LockRequest, LockToken, Message, Name, NodeId, OfferReply, Outcome, PermissionUpdate,
     Permissions, Principal, ReplicaAck, SegmentId, Shard, Spec, Storage, Timestamp, Version,
@@ -24,7 +23,6 @@ struct Parts {
     segments: Segments,
     replicas: Replicas,
     peers: Peers,
-    served_gets: ServedGets,
     uploads: Uploads,
     clock: HybridClock,
     output: Output,
@@ -44,9 +42,9 @@ impl Parts {
         let made = segments.allocate(name, spec, permissions, Timestamp(1), Requester::Peer(REPLICA, 0), None);
         let id = made.expect("the pool is empty").segment;
         segments.formed(id).expect("it is in creation");
-        let (replicas, served_gets, uploads) = (Replicas::default(), ServedGets::default(), Uploads::new(1 << 20, 0));
+        let (replicas, uploads) = (Replicas::default(), Uploads::new(1 << 20, 0));
         let (clock, output) = (HybridClock::default(), Output::new());
-        let mut parts = Self { segments, replicas, peers, served_gets, uploads, clock, output, id };
+        let mut parts = Self { segments, replicas, peers, uploads, clock, output, id };
         parts.replication().begin_as_home(NOW, id);
         assert!(matches!(parts.sent()[..], [Message::Offer { .. }]));
         parts.replication().offer_answered(NOW, REPLICA, id, 1, OfferReply::Whole);
@@ -54,8 +52,8 @@ impl Parts {
     }
 
     fn replication(&mut self) -> Replication<'_> {
-        let Self { segments, replicas, peers, served_gets, uploads, clock, output, .. } = self;
-        Replication { segments, replicas, peers, served_gets, uploads, clock, output }
+        let Self { segments, replicas, peers, uploads, clock, output, .. } = self;
+        Replication { segments, replicas, peers, uploads, clock, output }
     }
 
     /// Acknowledges what has that timestamp.
