@@ -1,11 +1,11 @@
-//! Failover: transitions between the states of a replica. They decide which node is asked to be the replica, what is proposed to
-//! the cluster, and when a replica asks to take over.
+//! Failover: work that the state of a replica still asks for. It decides which node is asked to be the replica, what is
+//! proposed again to the cluster, and when a replica asks to take over.
 
 use crate::action::Action;
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::replication::handler::Replication;
-use crate::role::{Proposal, ProposalKind, RoleAssignment};
+use crate::role::{ProposalKind, RoleAssignment};
 use crate::state::peers::weight;
 use crate::state::replication::{HomeWork, Replicas, Role, SyncState};
 use ddss_core::{LockToken, NodeId, Refusal, SegmentId};
@@ -60,16 +60,6 @@ impl Replication<'_> {
         self.segments.note_unknown_expiry(now, id);
         self.segments.update_lock_gate(now, self.replicas, id);
         self.start_transition(now, id);
-    }
-
-    /// Proposes a decision, and schedules its repetition.
-    pub(crate) fn propose(&mut self, now: Now, id: SegmentId, word: ProposalKind) {
-        let Ok(segment) = self.segments.get_mut(id) else { return };
-        let name = segment.name();
-        let Some(replication) = segment.replication.as_deref_mut() else { return };
-        replication.retry_us = now.steady_us + Replicas::RETRY_US;
-        let (epoch, turn) = (replication.epoch, replication.turn);
-        self.output.push(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
     }
 
     /// Continues an unfinished transition.

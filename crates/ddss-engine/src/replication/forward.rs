@@ -7,45 +7,17 @@
 use crate::action::{Action, CommitSource, MessageBody, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
+use crate::replication::forward_content::ForwardContent;
 use crate::replication::handler::Replication;
 use crate::requester::{ReplyFields, Requester};
-use crate::role::ProposalKind;
 use crate::state::replication::{
-    ForwardKind, HomeWork, PendingForward, Refused, Replicas, Role, SegmentChange, SyncState,
+    ForwardKind, ForwardedUpload, HomeWork, PendingForward, Replicas, Role, SegmentChange, SyncState, UndoMemory,
 };
 use ddss_core::limits::DEFERRED_UPDATES_MAX;
 use ddss_core::{
-    Failure, Limit, LockRequest, LockToken, Message, NodeId, Outcome, PermissionUpdate, Principal, Refusal, ReplicaAck,
-    SegmentId, Timestamp, Version,
+    Failure, Limit, LockRequest, LockToken, Message, Outcome, PermissionUpdate, Principal, SegmentId, Timestamp,
+    Version,
 };
-
-/// Content of a forward: the place of a put and of its staged bytes.
-struct ForwardContent {
-    row_version: Version,
-    offset: u64,
-    length: u32,
-    staged: u64,
-    number: u64,
-    ranges: u8,
-}
-
-impl ForwardContent {
-    /// A token alone, without bytes.
-    const TOKEN: Self = Self {
-        row_version: Version(0),
-        offset: 0,
-        length: 0,
-        staged: Message::NOT_STAGED,
-        number: Message::NOT_STAGED,
-        ranges: 0,
-    };
-
-    /// Returns the message to the replica. The timestamp of a token alone is the token.
-    fn message(self, segment: SegmentId, epoch: u32, (version, timestamp): (Version, Timestamp)) -> Message {
-        let Self { row_version, offset, length, staged, number, ranges } = self;
-        Message::Forward { segment, epoch, version, row_version, timestamp, offset, length, staged, number, ranges }
-    }
-}
 
 impl Replication<'_> {
     pub(crate) fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
@@ -148,62 +120,6 @@ impl Replication<'_> {
         true
     }
 
-    fn send_floor(&mut self, node: NodeId, id: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
-        self.output.send(node, ForwardContent::TOKEN.message(id, epoch, (version, timestamp)));
-    }
-
-    /// Tells a complete replica of all tokens that were ever given; after its answer the cluster is told.
-    pub(crate) fn join(&mut self, now: Now, id: SegmentId) {
-        let floor = self.clock.last();
-        let Ok(segment) = self.segments.get_mut(id) else { return };
-        let version = segment.version();
-        let Some(replication) = segment.replication.as_deref_mut() else { return };
-        replication.set_sync(SyncState::Joining(floor));
-        let (node, epoch) = (replication.node, replication.epoch);
-        self.send_floor(node, id, epoch, version, floor);
-        self.segments.update_lock_gate(now, self.replicas, id);
-    }
-
-    /// Handles an acknowledgement of the replica.
-    pub(crate) fn replica_acknowledged(
-        &mut self,
-        now: Now,
-        node: NodeId,
-        id: SegmentId,
-        epoch: u32,
-        what: (ReplicaAck, Timestamp),
-    ) {
-        let Some(replication) = self.segments.replication_of(id) else { return };
-        if replication.node != node || replication.epoch != epoch {
-            return;
-        }
-        let (ack, timestamp) = what;
-        match ack {
-            ReplicaAck::Piece if self.part_stored(now, id, timestamp) => return,
-            ReplicaAck::Piece => return self.piece_stored(now, id),
-            ReplicaAck::NoRoom | ReplicaAck::Busy => {
-                return self.part_refused(now, id, ack == ReplicaAck::NoRoom, timestamp);
-            }
-            ReplicaAck::Put => {}
-        }
-        let Some(replication) = self.segments.replication_of(id) else { return };
-        match replication.role {
-            Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
-                replication.set_sync(SyncState::Pairing);
-                replication.turn += 1;
-                self.replicas.begin_transition(id);
-                self.propose(now, id, ProposalKind::Pair(node));
-                self.segments.update_lock_gate(now, self.replicas, id);
-            }
-            Role::Home(_) => {
-                if let Some(forward) = replication.forward.take_if(|forward| forward.timestamp == timestamp) {
-                    self.replicas.add_work(id, HomeWork::Finish(forward));
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// Frees the bytes of an operation that has ended.
     pub(crate) fn free_place(&mut self, forward: &PendingForward) {
         match (forward.served_get, forward.place) {
@@ -246,57 +162,6 @@ impl Replication<'_> {
         }
     }
 
-    /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
-    pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
-        let forgets = planted!(self.segments, UnpartedReplica);
-        let Some(replication) = self.segments.replication_of(id) else { return };
-        match replication.role {
-            Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
-                replication.lost_us = now.steady_us;
-                replication.set_sync(SyncState::Parting);
-                replication.turn += 1;
-                self.replicas.begin_transition(id);
-                self.propose(now, id, ProposalKind::Part);
-                self.segments.update_lock_gate(now, self.replicas, id);
-            }
-            Role::Home(SyncState::Alone | SyncState::Parting) => {}
-            Role::Home(_) => self.become_alone(now, id),
-            Role::Unconfirmed | Role::Replica => {}
-        }
-    }
-
-    /// Handles a refusal: other nodes are asked before this one is asked again.
-    pub(crate) fn replica_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
-        self.record_refusal(now, id, why);
-        self.become_alone(now, id);
-    }
-
-    /// Records why the replica's node cannot be the replica now.
-    pub(crate) fn record_refusal(&mut self, now: Now, id: SegmentId, why: Refusal) {
-        let until_us = now.steady_us + self.replicas.pause_us(why);
-        if let Some(replication) = self.segments.replication_of(id) {
-            replication.refusals.insert(replication.node, Refused { why, until_us });
-        }
-    }
-
-    /// Continues without a replica. The home executes what waited for it.
-    pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
-        let Some(replication) = self.segments.replication_of(id) else { return };
-        replication.set_sync(SyncState::Alone);
-        replication.retry_us = now.steady_us;
-        let forward = replication.forward.take();
-        let deferred_updates = std::mem::take(&mut replication.deferred_updates);
-        self.replicas.begin_transition(id);
-        if let Some(forward) = forward {
-            self.replicas.add_work(id, HomeWork::Finish(forward));
-        }
-        for update in deferred_updates {
-            self.replicas.add_work(id, HomeWork::Update(update));
-        }
-        self.segments.update_lock_gate(now, self.replicas, id);
-        self.replicas.add_work(id, HomeWork::Serve);
-    }
-
     /// Defers a change of permissions until the home is alone, so that no replica takes over with the old ones; `true`
     /// if deferred.
     pub(crate) fn defer_update(
@@ -335,5 +200,17 @@ impl Replication<'_> {
             self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         }
         self.replicas.forget(id);
+    }
+
+    /// Frees the upload of a put that was abandoned. Parts that are still in flight read it for some time.
+    pub(crate) fn abandon_forwarded(&mut self, now: Now, upload: ForwardedUpload) {
+        if upload.undo == UndoMemory::Reserved {
+            self.output.push(Action::ReleaseUndo);
+        }
+        if upload.in_flight == 0 {
+            self.upload_memory().free_at(upload.from);
+        } else {
+            self.uploads.abandon(now.steady_us, upload.from);
+        }
     }
 }

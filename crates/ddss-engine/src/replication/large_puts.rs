@@ -138,16 +138,4 @@ impl Replication<'_> {
         self.continue_large_forward(now, id);
         true
     }
-
-    /// Frees the upload of a put that was abandoned. Parts that are still in flight read it for some time.
-    pub(crate) fn abandon_forwarded(&mut self, now: Now, upload: ForwardedUpload) {
-        if upload.undo == UndoMemory::Reserved {
-            self.output.push(Action::ReleaseUndo);
-        }
-        if upload.in_flight == 0 {
-            self.upload_memory().free_at(upload.from);
-        } else {
-            self.uploads.abandon(now.steady_us, upload.from);
-        }
-    }
 }
