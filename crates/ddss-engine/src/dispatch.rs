@@ -124,7 +124,7 @@ impl Engine {
         let spec = Spec { placement, ..spec };
         if placement == Placement::Node(self.node) && self.directory.is_some() {
             let (requester, timeout_us) = (caller.requester(), caller.timeout_us);
-            return self.home().create_named(now, requester, caller.principal, name, spec, timeout_us);
+            return self.home().lifecycle().create_named(now, requester, caller.principal, name, spec, timeout_us);
         }
         self.look_up(now, caller, name, Continuation::Allocate(spec))
     }
@@ -177,7 +177,8 @@ impl Engine {
         request: RequestId,
     ) {
         let waiting = Requester::Client(channel, request);
-        if !self.is_home(segment) || !self.home().cancel_at_home(now, segment, waiting) {
+        if !self.is_home(segment) || !self.home().operate(|operations| operations.cancel_at_home(now, segment, waiting))
+        {
             self.remote().cancel(channel, request);
         }
         // This comes after the end of the cancelled request: the last reply of a round is this request's own.

@@ -134,7 +134,7 @@ impl Engine {
     /// Creates a segment whose name no other node has.
     pub(crate) fn create(&mut self, now: Now, new: Option<NewSegment>) {
         let Some(NewSegment { requester, principal, name, spec }) = new else { return };
-        if let Err(failure) = self.home().allocate_at_home(now, requester, principal, name, spec) {
+        if let Err(failure) = self.home().lifecycle().allocate_at_home(now, requester, principal, name, spec) {
             self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
     }
@@ -155,7 +155,7 @@ impl Engine {
     /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
     /// started.
     pub fn fail_waiters(&mut self, now: Now, all: bool) {
-        self.home().fail_waiters(now, all);
+        self.home().operate(|operations| operations.fail_waiters(now, all));
     }
 
     /// Switches a bug on, or all off.
@@ -227,6 +227,7 @@ impl Engine {
 
     /// Takes the next action, in order. State that the action refers to stays valid until the next call.
     pub fn next_action(&mut self) -> Option<Action> {
+        debug_assert!(!self.replicas.has_work(), "the work that follows from an event is done in it");
         self.output.next_action()
     }
 
@@ -252,7 +253,7 @@ impl Engine {
     /// dropped.
     pub fn detach(&mut self, now: Now, client: ClientId) {
         if self.output.detach(client) {
-            self.home().drop_owner(now, LockOwner::Client(client));
+            self.home().operate(|operations| operations.drop_owner(now, LockOwner::Client(client)));
             let here = self.node;
             self.upload_memory().drop_of(here, LockOwner::Client(client));
             let mut remote = self.remote();
@@ -266,7 +267,7 @@ impl Engine {
     pub fn peer_up(&mut self, now: Now, node: NodeId, clock: Timestamp) {
         self.peers.connect(node).note_clock(now, clock);
         self.replicas.set_dead(node, false);
-        self.home().watches().announce_names();
+        self.home().operations().watches().announce_names();
     }
 
     /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with
@@ -277,8 +278,8 @@ impl Engine {
         }
         self.segments.forgotten(node, None);
         let mut home = self.home();
-        home.reclaim();
-        home.drop_owner(now, LockOwner::Peer(node));
+        home.lifecycle().reclaim();
+        home.operate(|operations| operations.drop_owner(now, LockOwner::Peer(node)));
         let here = self.node;
         self.upload_memory().drop_of(here, LockOwner::Peer(node));
         self.remote_locks.remove_home(node);
@@ -296,10 +297,7 @@ impl Engine {
             self.output.counters.timeouts += 1;
             self.remote().expire(step);
         }
-        let mut home = self.home();
-        home.tick_replication(now);
-        home.tick_lock_queues(now);
-        home.tick_sweeps(now);
+        self.home().tick(now);
         self.upload_memory().expire(now);
         self.remote_locks.expire(now.steady_us);
         loop {
@@ -308,7 +306,7 @@ impl Engine {
             self.segments.forgotten(node, None);
             self.output.push(Action::Disconnect { node });
         }
-        self.home().reclaim();
+        self.home().lifecycle().reclaim();
     }
 
     /// Returns the latest time, on the steady clock, for the next call of [`tick`](Self::tick). It covers pending

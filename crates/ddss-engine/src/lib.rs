@@ -19,16 +19,17 @@
 //! | `action.rs` | [`Action`]: every effect that the engine may ask for |
 //! | `config.rs`, `ids.rs`, `requester.rs`, `role.rs` | settings and time; ids; requesters; roles for replicated segments |
 //! | `fault_injection.rs` | bugs that tests switch on and have to find |
-//! | `home/` | operations on segments whose home is this node, by the handler `Home` |
+//! | `home/` | this node as a home: which handler does a step, and the work that follows from it |
 //! | `home/execute.rs` | each operation at its home, for clients of this node and for peers |
-//! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
+//! | `home/fast_path.rs`, `home/inline_path.rs` | uncontended puts, and puts that fit in a ring entry |
+//! | `home/metadata.rs`, `home/uploads.rs` | lists, segment info and permissions; large puts |
+//! | `home/roles.rs`, `home/replica_messages.rs` | decisions of the cluster; messages between a home and its replica |
+//! | `home/follow_up.rs` | operations that a replica has acknowledged, and the service of lock queues |
+//! | `operations/` | gets, puts, atomics, locks and sweeps at their home, by the handler `Operations` |
+//! | `lifecycle/` | names, creation and release of segments and replicas, by the handler `Lifecycle` |
 //! | `commits/` | the next version of a segment or of a row |
-//! | `locks/` | locks, waits for them, and watches of versions |
-//! | `uploads/` | the parts of large puts |
-//! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended puts, and for puts that fit in a ring entry |
-//! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
-//! | `home/name_claims.rs`, `outgoing_bytes.rs` | claims of names; bytes on their way to other nodes |
-//! | `home/replicas/` | decisions of the cluster; operations that a replica has acknowledged; replicas of other homes |
+//! | `locks/` | locks, waits for them, watches of versions, and waits for sweeps |
+//! | `uploads/`, `outgoing_bytes.rs` | the parts of large puts; bytes on their way to other nodes |
 //! | `replica/` | the replica's side |
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
 //! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |
@@ -53,7 +54,9 @@ mod engine;
 mod fault_injection;
 mod home;
 mod ids;
+mod lifecycle;
 mod locks;
+mod operations;
 mod outgoing_bytes;
 mod peer_messages;
 mod remote;

@@ -24,7 +24,7 @@ impl Engine {
         match *message {
             Message::Welcome { .. } => self.output.push(Action::Disconnect { node }),
             Message::Describe { step, principal, segment } => {
-                let described = self.home().describe_segment(node, step, principal, segment);
+                let described = self.home().lifecycle().describe_segment(node, step, principal, segment);
                 self.answer_refused(node, step, message, described);
             }
             Message::Call { principal, lock, ref request } => {
@@ -75,12 +75,12 @@ impl Engine {
             | Message::Replicated { .. } => self.home().replica_message(now, node, message, tail),
             Message::Forget { segment } => {
                 self.remote().invalidate_cached(segment);
-                self.home().drop_replica_of(now, node, segment);
+                self.home().lifecycle().drop_replica_of(now, node, segment);
                 self.remote().handle_forget(node, segment);
             }
             Message::Forgotten { segment } => {
                 self.segments.forgotten(node, Some(segment));
-                self.home().reclaim();
+                self.home().lifecycle().reclaim();
             }
         }
     }

@@ -9,22 +9,28 @@ use ddss_core::{BucketSearch, Failure, Header, Message, NodeId, SegmentId, Times
 impl Engine {
     /// Completes the creation of a segment: its memory is there, or cannot be had.
     pub fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
-        self.home().formatted(now, at, made);
+        let mut home = self.home();
+        home.lifecycle().formatted(now, at, made);
+        home.follow_up();
     }
 
     /// Completes a move.
     pub fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
-        self.home().moved(now, at, made);
+        let mut home = self.home();
+        home.moved(now, at, made);
+        home.follow_up();
     }
 
     /// Completes a large commit; without memory for its undo log nothing has happened.
     pub fn large_committed(&mut self, now: Now, segment: SegmentId, made: bool) {
-        self.home().large_committed(now, segment, made);
+        let mut home = self.home();
+        home.large_committed(now, segment, made);
+        home.follow_up();
     }
 
     /// Handles the end of a reservation of memory for the undo log: from now on it is held, or there is no memory.
     pub fn undo_reserved(&mut self, now: Now, segment: SegmentId, timestamp: Timestamp, made: bool) {
-        self.home().replicate(now, |replication| replication.undo_reserved(now, segment, timestamp, made));
+        self.home().replicate(|replication| replication.undo_reserved(now, segment, timestamp, made));
     }
 
     /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill). Returns the pages of its first
@@ -35,7 +41,7 @@ impl Engine {
 
     /// Completes an atomic with the word that [`Action::ReadWord`](super::Action::ReadWord) asked for.
     pub fn word_read(&mut self, word: u64) {
-        self.home().word_read(word);
+        self.home().operate(|operations| operations.word_read(word));
     }
 
     /// Records the timestamp that [`Action::ReadTimestamp`](super::Action::ReadTimestamp) asked for.
@@ -47,36 +53,36 @@ impl Engine {
     /// Completes an operation on a record with what [`Action::ReadRecord`](super::Action::ReadRecord) found: the record's
     /// state word and timestamp, and the word that was asked for, or 0.
     pub fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
-        self.home().record_read(state, timestamp, word);
+        self.home().operate(|operations| operations.record_read(state, timestamp, word));
     }
 
     /// Completes the change of an entry with what [`Action::FindEntry`](super::Action::FindEntry) found: the record's
     /// state word and timestamp, and the result of the search; `None` if its source begins with no word of an entry. The
     /// expiry of an entry is compared with `now`.
     pub fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
-        self.home().entry_found(now, state, timestamp, found);
+        self.home().operate(|operations| operations.entry_found(now, state, timestamp, found));
     }
 
     /// Continues a sweep after other work, as [`Action::ContinueSweep`](super::Action::ContinueSweep) asks for.
     pub fn sweep_slice(&mut self, now: Now, segment: SegmentId) {
-        self.home().sweep_slice(now, segment);
+        self.home().operate(|operations| operations.sweep_slice(now, segment));
     }
 
     /// Completes a slice of a sweep with what [`Action::FindGarbage`](super::Action::FindGarbage) found; `None` if the table
     /// is no map.
     pub fn garbage_found(&mut self, now: Now, segment: SegmentId, search: Option<&GarbageSearch>) {
-        self.home().garbage_found(now, segment, search);
+        self.home().operate(|operations| operations.garbage_found(now, segment, search));
     }
 
     /// Handles the result of a claim.
     pub fn claimed(&mut self, now: Now, claim: ClaimId, result: Result<(), Failure>) {
-        self.home().claimed(now, claim, result);
+        self.home().lifecycle().claimed(now, claim, result);
     }
 
     /// Handles the return of a name: done, or queued until the cluster is reachable. With an error the name stays taken
     /// until then.
     pub fn disclaimed(&mut self, claim: ClaimId, result: Result<(), Failure>) {
-        self.home().disclaimed(claim, result);
+        self.home().lifecycle().disclaimed(claim, result);
     }
 
     /// Handles the cluster's answer about the home of a name.

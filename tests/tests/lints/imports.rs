@@ -103,7 +103,7 @@ fn engine_state_knows_nothing_of_the_engine() {
         all.iter().filter(|source| source.path.starts_with("crates/ddss-engine/src/state/")).collect();
     assert!(state.len() > 10, "the files were not read");
     for source in state {
-        for folder in ["engine::", "home::", "remote::", "replication::", "dispatch::"] {
+        for folder in ["engine::", "home::", "operations::", "lifecycle::", "remote::", "replication::", "dispatch::"] {
             assert!(!source.text.contains(&format!("use crate::{folder}")), "{} imports {folder}", source.path);
         }
     }

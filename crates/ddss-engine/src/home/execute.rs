@@ -13,20 +13,28 @@ use ddss_core::{
 };
 
 impl Home<'_> {
-    /// Executes an operation, or queues it. An error is the answer. Always inlined: a call costs a get 3 % more instructions.
+    /// Executes an operation, or queues it, and does the work that follows. An error is the answer.
     #[inline(always)]
     pub(crate) fn execute(&mut self, now: Now, caller: &Caller, operation: &Operation) -> Result<(), Failure> {
+        let result = self.execute_step(now, caller, operation);
+        self.follow_up();
+        result
+    }
+
+    /// Always inlined: a call costs a get 3 % more instructions.
+    #[inline(always)]
+    fn execute_step(&mut self, now: Now, caller: &Caller, operation: &Operation) -> Result<(), Failure> {
         let (requester, token) = (caller.requester, caller.lock);
         match *operation {
             Operation::Get { segment, offset, into, inline, options } => {
                 let sink = if inline { Destination::Inline } else { Destination::Arena(into) };
                 let (parts, sink) = (RangeSet::One { offset, bytes: into.bytes }, destination(requester, sink));
-                let lock_dependency = self.lock_dependency_of_get(segment, &options)?;
+                let lock_dependency = self.operations().lock_dependency_of_get(segment, &options)?;
                 let get = Get { parts, sink, lock_dependency, version: options.version, token };
                 self.submit(now, caller, segment, PendingOp::Get(get))
             }
             Operation::GetMany { segment, list, ranges, options } => {
-                let lock_dependency = self.lock_dependency_of_get(segment, &options)?;
+                let lock_dependency = self.operations().lock_dependency_of_get(segment, &options)?;
                 let (parts, data) = self.read_table(caller, list, ranges)?;
                 let sink = destination(requester, Destination::Arena(data));
                 let get = Get { parts, sink, lock_dependency, version: options.version, token };
@@ -55,7 +63,7 @@ impl Home<'_> {
     #[inline(always)]
     fn submit(&mut self, now: Now, caller: &Caller, id: SegmentId, op: PendingOp) -> Result<(), Failure> {
         let Caller { requester, principal, deadline_us, .. } = *caller;
-        self.submit_op(now, id, &Waiter { requester, principal, op, deadline_us })
+        self.operations().submit_op(now, id, &Waiter { requester, principal, op, deadline_us })
     }
 
     /// Executes an operation that waits for no other caller.
@@ -65,21 +73,21 @@ impl Home<'_> {
         match *operation {
             Operation::Await { segment, offset, above } => {
                 let watcher = Watcher { requester, row: 0, above, deadline_us };
-                self.await_at_home(now, segment, principal, offset, watcher)?;
+                self.operations().await_at_home(now, segment, principal, offset, watcher)?;
             }
             Operation::Unlock { segment, token } => {
-                let fields = self.unlock_at_home(now, segment, token, requester.owner())?;
+                let fields = self.operations().unlock_at_home(now, segment, token, requester.owner())?;
                 self.output.answer(requester, Outcome::Done, fields);
             }
             Operation::Renew { segment, token, lease_us } => {
-                let fields = self.renew_at_home(now, segment, token, requester.owner(), lease_us)?;
+                let fields = self.operations().renew_at_home(now, segment, token, requester.owner(), lease_us)?;
                 self.output.answer(requester, Outcome::Done, fields);
             }
             Operation::Allocate { .. } => {
                 let (spec, name) = decode_new(text)?;
                 let left_us = deadline_us.saturating_sub(now.steady_us);
                 let within_us = u32::try_from(left_us).unwrap_or(u32::MAX);
-                self.create_named(now, requester, principal, name, spec, within_us)?;
+                self.lifecycle().create_named(now, requester, principal, name, spec, within_us)?;
             }
             Operation::Open { .. } => self.open(caller, &Name::from_bytes(text)?)?,
             Operation::List { text: into, .. } => self.list(now, caller, into)?,
@@ -90,12 +98,14 @@ impl Home<'_> {
             Operation::Permit { segment, update } => {
                 self.update_permissions_at_home(now, principal, segment, update, requester)?;
             }
-            Operation::Break { segment } => self.break_at_home(now, principal, segment, requester)?,
-            Operation::Sweep { segment, first, buckets } => self.sweep(now, caller, segment, (first, buckets))?,
-            Operation::Release { segment } => self.release_named(now, requester, principal, segment)?,
+            Operation::Break { segment } => self.operations().break_at_home(now, principal, segment, requester)?,
+            Operation::Sweep { segment, first, buckets } => {
+                self.operations().sweep(now, caller, segment, (first, buckets))?
+            }
+            Operation::Release { segment } => self.lifecycle().release_named(now, requester, principal, segment)?,
             // The cancelled request has its own answer, and the cancel of a peer none.
             Operation::Cancel { segment, request } => {
-                self.cancel_at_home(now, segment, requester.of_request(request));
+                self.operations().cancel_at_home(now, segment, requester.of_request(request));
             }
             Operation::UploadPart { segment, part, from } => self.upload_part(now, caller, segment, part, from)?,
             Operation::CommitUpload { segment, offset, upload, conditions } => {
@@ -143,7 +153,7 @@ impl Home<'_> {
     pub(crate) fn open(&mut self, caller: &Caller, name: &Name) -> Result<(), Failure> {
         let id = self.segments.by_name(name).ok_or(Failure::NotFound)?;
         match caller.requester {
-            Requester::Peer(node, step) => self.describe_segment(node, step, caller.principal, id),
+            Requester::Peer(node, step) => self.lifecycle().describe_segment(node, step, caller.principal, id),
             Requester::Client(channel, request) => {
                 let segment = self.segments.get(id)?;
                 segment.permissions.allow(caller.principal, Access::Read)?;

@@ -1,6 +1,6 @@
 //! Fast path for nearly every put: one range of a segment at home here. The segment has no lock holder, waiter, watcher,
 //! replica or history, and no rows. The checks are those of every path (`state/segments/versions.rs`), in the order of
-//! `home_ops.rs`, without a second lookup and without pending state. Every other call takes the general path, which
+//! `operations/execution.rs`, without a second lookup and without pending state. Every other call takes the general path, which
 //! needs nearly twice as many instructions for a put (`scripts/guard --only engine-put-general`). Gets have no such
 //! path: a client reads a local segment in place.
 

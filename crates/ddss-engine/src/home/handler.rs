@@ -1,8 +1,7 @@
 //! Handler of everything that this node does as the home of segments, or as their replica.
 
-use crate::commits::handler::Commits;
-use crate::locks::handler::Locks;
-use crate::locks::watches::Watches;
+use crate::lifecycle::handler::Lifecycle;
+use crate::operations::handler::Operations;
 use crate::outgoing_bytes::OutgoingBytes;
 use crate::replica::handler::ReplicaStore;
 use crate::replication::handler::Replication;
@@ -29,43 +28,34 @@ pub(crate) struct Home<'a> {
 }
 
 impl Home<'_> {
-    /// Time that a peer has to forget a released segment before it is disconnected.
-    pub(crate) const FORGET_US: u64 = 5_000_000;
-
-    /// Returns the handler of bytes for other nodes.
-    pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
-        let Home { peers, segments, output, .. } = self;
-        OutgoingBytes { peers, segments, output }
+    /// Returns the handler of operations on segments at home here.
+    #[inline(always)]
+    pub(crate) fn operations(&mut self) -> Operations<'_> {
+        let Self { segments, replicas, peers, uploads, clock, output, .. } = self;
+        Operations { segments, replicas, peers, uploads, clock, output }
     }
 
-    /// Returns the handler of locks and of the operations that wait in a lock queue.
-    pub(crate) fn locks(&mut self) -> Locks<'_> {
-        let Home { segments, uploads, output, .. } = self;
-        Locks { segments, uploads, output }
-    }
-
-    /// Returns the handler of commits.
-    #[inline]
-    pub(crate) fn commits(&mut self) -> Commits<'_> {
-        let Home { segments, uploads, clock, output, .. } = self;
-        Commits { segments, uploads, clock, output }
+    /// Returns the handler of the creation and the release of segments.
+    pub(crate) fn lifecycle(&mut self) -> Lifecycle<'_> {
+        let Self { segments, replicas, peers, uploads, directory, clock, output } = self;
+        Lifecycle { segments, replicas, peers, uploads, directory, clock, output }
     }
 
     /// Returns the handler of replicas.
     pub(crate) fn replication(&mut self) -> Replication<'_> {
-        let Home { segments, replicas, peers, uploads, clock, output, .. } = self;
+        let Self { segments, replicas, peers, uploads, clock, output, .. } = self;
         Replication { segments, replicas, peers, uploads, clock, output }
     }
 
     /// Returns the handler of what other homes send to their replicas here.
     pub(crate) fn replica_store(&mut self) -> ReplicaStore<'_> {
-        let Home { segments, replicas, uploads, clock, output, .. } = self;
+        let Self { segments, replicas, uploads, clock, output, .. } = self;
         ReplicaStore { segments, replicas, uploads, clock, output }
     }
 
-    /// Returns the handler of watches.
-    pub(crate) fn watches(&mut self) -> Watches<'_> {
-        Watches { segments: self.segments, output: self.output }
+    /// Returns the handler of bytes for other nodes.
+    pub(crate) fn outgoing_bytes(&mut self) -> OutgoingBytes<'_> {
+        OutgoingBytes { peers: self.peers, segments: self.segments, output: self.output }
     }
 
     /// Returns the handler of the memory of uploads.

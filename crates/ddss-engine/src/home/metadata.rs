@@ -3,6 +3,7 @@
 use crate::action::Action;
 use crate::config::Now;
 use crate::home::handler::Home;
+use crate::lifecycle::handler::Lifecycle;
 use crate::requester::{LockOwner, ReplyFields, Requester};
 use crate::state::segments::{MoveOutcome, Segment};
 use arrayvec::ArrayVec;
@@ -99,13 +100,13 @@ impl Home<'_> {
             return Err(Failure::InProgress);
         }
         let (spec, given_to) = (segment.spec, segment.permissions.changed(principal, update)?.owner);
-        if given_to.uid != segment.permissions.owner.uid && self.refuse_over_quota(requester, given_to, &spec) {
+        if given_to.uid != segment.permissions.owner.uid
+            && self.lifecycle().refuse_over_quota(requester, given_to, &spec)
+        {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        if segment.replication.is_some()
-            && self.replicate(now, |replication| replication.defer_update(now, id, (principal, update, requester)))?
-        {
+        if segment.replication.is_some() && self.replication().defer_update(now, id, (principal, update, requester))? {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
@@ -125,7 +126,7 @@ impl Home<'_> {
     /// Completes a move.
     pub(crate) fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
         let Some(id) = self.segments.at_slot(at) else { return };
-        let deadline_us = now.steady_us + Self::FORGET_US;
+        let deadline_us = now.steady_us + Lifecycle::FORGET_US;
         match self.segments.end_move(id, made, deadline_us) {
             None => return,
             Some(MoveOutcome::Not { requester, to, bytes, failure }) => {
@@ -142,11 +143,11 @@ impl Home<'_> {
                 for node in readers {
                     self.output.send(node, Message::Forget { segment: id });
                 }
-                self.reclaim();
+                self.lifecycle().reclaim();
                 self.announce_permissions(id, requester);
             }
         }
-        self.serve_lock_queue(now, id);
+        self.operations().serve_lock_queue(now, id);
     }
 
     /// Announces new permissions to every node that knows the old ones, and answers the requester.
@@ -157,39 +158,7 @@ impl Home<'_> {
         for node in readers {
             self.output.send(node, Message::Changed { info });
         }
-        self.watches().announce_names();
+        self.operations().watches().announce_names();
         self.output.answer(requester, Outcome::Done, fields);
-    }
-
-    /// Gives a peer a window over a segment, if the user on whose behalf it asks may access the segment.
-    pub(crate) fn describe_segment(
-        &mut self,
-        node: NodeId,
-        step: u64,
-        principal: Principal,
-        id: SegmentId,
-    ) -> Result<(), Failure> {
-        let permissions = self.segments.get(id)?.permissions;
-        let allowed =
-            permissions.allow(principal, Access::Read).or_else(|_| permissions.allow(principal, Access::Write));
-        allowed.map_err(|failure| self.segments.mask_denial_in_doubt(id, failure))?;
-        self.send_description(node, step, id)
-    }
-
-    pub(crate) fn send_description(&mut self, node: NodeId, step: u64, id: SegmentId) -> Result<(), Failure> {
-        let segment = self.segments.get_mut(id)?;
-        if segment.is_replica() {
-            return Err(Failure::NodeDown);
-        }
-        segment.add_window_holder(node);
-        let (at, bytes, is_replicated) = (segment.at, segment.pool_bytes(), segment.replication.is_some());
-        let message = Message::Found { step, info: segment.info(id), window: Default::default() };
-        if is_replicated {
-            // A window could outlive this node's time as the home, so there is none.
-            self.output.send(node, message);
-        } else {
-            self.output.push(Action::GrantWindow { node, message, at, bytes });
-        }
-        Ok(())
     }
 }

@@ -16,9 +16,12 @@ use ddss_core::{
     PutConditions, SegmentId, Shard, Spec, Timestamp, Version,
 };
 
+mod entries;
 mod forwarded_rows;
-pub(super) mod interrupted_ops;
+mod interrupted_ops;
+mod map_sweeps;
 mod new_replicas;
+mod row_locks;
 
 pub(super) const OWNER: Principal = Principal { uid: 7, gid: 7 };
 pub(super) const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
@@ -82,7 +85,7 @@ impl Parts {
 
     pub(super) fn submit(&mut self, id: SegmentId, node: NodeId, step: u64, op: PendingOp) -> Result<(), Failure> {
         let (requester, deadline_us) = (Requester::Peer(node, step), NOW.steady_us + 100);
-        self.home().submit_op(NOW, id, &Waiter { requester, principal: OWNER, op, deadline_us })
+        self.home().operations().submit_op(NOW, id, &Waiter { requester, principal: OWNER, op, deadline_us })
     }
 
     /// Locks for a node; returns the token.
@@ -110,9 +113,9 @@ fn put_behind_a_lock_commits_once_after_the_unlock_and_then_answers() {
     let token = parts.lock(id, A);
     assert_eq!(parts.put(id, B, b"behind"), Ok(()));
     assert_eq!(parts.actions(), [], "the put waits");
-    assert_eq!(parts.home().unlock_at_home(NOW, id, token, LockOwner::Peer(B)), Err(Failure::LockLost));
+    assert_eq!(parts.home().operations().unlock_at_home(NOW, id, token, LockOwner::Peer(B)), Err(Failure::LockLost));
     assert_eq!(parts.actions(), [], "a foreign unlock changes nothing");
-    assert!(parts.home().unlock_at_home(NOW, id, token, LockOwner::Peer(A)).is_ok());
+    assert!(parts.home().operations().unlock_at_home(NOW, id, token, LockOwner::Peer(A)).is_ok());
     let actions = parts.actions();
     let [Action::SetLockHolder { .. }, Action::Commit { version, .. }, Action::Send { node, message, .. }] =
         actions[..]
@@ -129,9 +132,9 @@ fn peer_that_is_gone_loses_its_lock_and_its_waiting_put() {
     let (mut parts, id) = Parts::new();
     parts.lock(id, A);
     assert_eq!(parts.put(id, B, b"of a dead node"), Ok(()));
-    parts.home().drop_owner(NOW, LockOwner::Peer(B));
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(B));
     assert!(!parts.actions().iter().any(|action| matches!(action, Action::Commit { .. })), "the put is gone");
-    parts.home().drop_owner(NOW, LockOwner::Peer(A));
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(A));
     assert_eq!((parts.output.counters.locks_broken, parts.output.counters.commits), (1, 0));
     parts.actions();
     assert_eq!(parts.put(id, A, b"free again"), Ok(()));
@@ -144,7 +147,7 @@ fn released_segment_fails_its_waiters_before_its_memory_is_zeroed() {
     let (mut parts, id) = Parts::new();
     parts.lock(id, A);
     assert_eq!(parts.put(id, B, b"too late"), Ok(()));
-    assert_eq!(parts.home().release_at_home(NOW, OWNER, id), Ok(()));
+    assert_eq!(parts.home().lifecycle().release_at_home(NOW, OWNER, id), Ok(()));
     let actions = parts.actions();
     let failed = actions.iter().position(|action| {
         let Action::Send { node, message: Message::Ended { step: 2, outcome, .. }, .. } = action else { return false };

@@ -93,18 +93,13 @@ impl Home<'_> {
         let (parts, source) = (RangeSet::One { offset, bytes }, CommitSource::Pool(at));
         let Uploader { requester, principal, deadline_us, .. } = *uploader;
         let op = PendingOp::Put { parts, source, conditions };
-        self.submit_op(now, id, &Waiter { requester, principal, op, deadline_us })
-    }
-
-    /// Returns true if a segment is dropped at the end of its large commit.
-    pub(crate) fn is_drop_deferred(&self, id: SegmentId) -> bool {
-        self.segments.get(id).is_ok_and(|segment| segment.is_drop_deferred())
+        self.operate(|operations| operations.submit_op(now, id, &Waiter { requester, principal, op, deadline_us }))
     }
 
     /// Ends a large commit: its bytes are in the segment, or there was no memory to undo it after a crash, and nothing
     /// has happened.
     pub(crate) fn large_committed(&mut self, now: Now, id: SegmentId, made: bool) {
-        let Some(commit) = self.commits().end_large(id, made) else { return };
+        let Some(commit) = self.operations().commits().end_large(id, made) else { return };
         let Ok(segment) = self.segments.get(id) else { return };
         let (storage, is_replicated) = (segment.spec.storage, segment.replication.is_some());
         let LargeCommit { requester, version, timestamp, .. } = commit;
@@ -112,10 +107,49 @@ impl Home<'_> {
             return self.replicated_large_committed(now, id, &commit, made);
         }
         if made {
-            self.watches().answer_change(requester, id, None, ReplyFields { version, timestamp, word: 0 });
+            self.operations().watches().answer_change(requester, id, None, ReplyFields { version, timestamp, word: 0 });
         } else if let Some(requester) = requester {
             self.output.answer(requester, Outcome::Failed(no_room(storage)), ReplyFields::default());
         }
-        self.serve_lock_queue(now, id);
+        self.operations().serve_lock_queue(now, id);
+    }
+
+    /// Ends a large commit of a segment that has or is a replica.
+    pub(crate) fn replicated_large_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
+        let LargeCommit { requester, offset, bytes, version, timestamp, .. } = *commit;
+        let Ok(segment) = self.segments.get(id) else { return };
+        let storage = segment.spec.storage;
+        let Some(replication) = segment.replication.as_deref() else { return };
+        let is_home = replication.is_home();
+        let outcome = match made {
+            _ if !is_home || commit.is_drop_deferred => Outcome::Indeterminate(Failure::NodeDown),
+            true => Outcome::Done,
+            false => Outcome::Failed(no_room(storage)),
+        };
+        let fields = if made { ReplyFields { version, timestamp, word: 0 } } else { ReplyFields::default() };
+        if let Some(requester) = requester {
+            self.output.answer(requester, outcome, fields);
+        }
+        if !is_home {
+            return self.replica_committed(now, id, commit, made);
+        }
+        if commit.is_drop_deferred {
+            return self.lifecycle().drop_replica(now, id);
+        }
+        if made {
+            self.replication().note_dirty(now, id, &RangeSet::One { offset, bytes }, None);
+            self.operations().watches().answer_change(None, id, None, fields);
+        }
+        // A copy that was complete but for this value waited for it.
+        self.replication().continue_resync(now, id);
+        self.operations().serve_lock_queue(now, id);
+    }
+
+    /// Ends a large put that this replica has committed, or has no room for.
+    pub(crate) fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
+        self.replica_store().acknowledge_commit(id, commit, made);
+        if commit.is_drop_deferred && self.segments.replication_of(id).is_some() {
+            self.lifecycle().drop_replica(now, id);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use crate::action::{Action, CommitSource};
 use crate::config::Now;
 use crate::fault_injection::planted;
+use crate::locks::sweep_calls::SweepCalls;
 use crate::requester::{LockOwner, ReplyFields, Requester};
 use crate::state::lock_queue::{Get, Holder, PendingOp, Waiter};
 use crate::state::memory::uploads::Uploads;
@@ -186,8 +187,9 @@ impl Locks<'_> {
         }
     }
 
-    /// Fails every waiter and watcher of a segment, and ends its locks.
+    /// Fails every waiter and watcher of a segment and its sweeps, and ends its locks.
     pub(crate) fn fail_all(&mut self, id: SegmentId, failure: Failure) {
+        SweepCalls { segments: self.segments, output: self.output }.fail(id, failure);
         if let Ok(segment) = self.segments.get_mut(id) {
             segment.lock_queue.release_all();
             self.fail_blocked(id, true, |_| failure);

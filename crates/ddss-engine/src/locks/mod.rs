@@ -1,5 +1,7 @@
-//! Locks and watches of segments at home here, by two handlers that call no other part: `handler.rs` grants and ends locks
-//! and the waits for them, `watches.rs` reports new versions. The home decides about an operation, and serves the queue.
+//! Locks and waits at segments at home here, by handlers that call no other part: `handler.rs` grants and ends locks and the
+//! waits for them, `watches.rs` reports new versions, and `sweep_calls.rs` ends calls that wait for a sweep. `operations/` decides
+//! about an operation, and serves the queue.
 
 pub(crate) mod handler;
+pub(crate) mod sweep_calls;
 pub(crate) mod watches;

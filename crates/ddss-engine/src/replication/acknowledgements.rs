@@ -40,7 +40,7 @@ impl Replication<'_> {
             }
             Role::Home(_) => {
                 if let Some(forward) = replication.forward.take_if(|forward| forward.timestamp == timestamp) {
-                    self.replicas.add_work(id, HomeWork::Finish(forward));
+                    self.replicas.add_work(now, id, HomeWork::Finish(forward));
                 }
             }
             _ => {}

@@ -38,7 +38,7 @@ impl Replication<'_> {
             _ => return,
         }
         self.segments.update_lock_gate(now, self.replicas, id);
-        self.replicas.add_work(id, HomeWork::Serve);
+        self.replicas.add_work(now, id, HomeWork::Serve);
     }
 
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.

@@ -78,7 +78,7 @@ impl Replication<'_> {
             if let Some(replication) = self.segments.replication_of(id) {
                 replication.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
             }
-            self.replicas.add_work(id, HomeWork::Finish(forward));
+            self.replicas.add_work(now, id, HomeWork::Finish(forward));
         }
         Ok(())
     }

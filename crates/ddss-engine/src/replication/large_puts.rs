@@ -58,7 +58,7 @@ impl Replication<'_> {
         let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
         self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
         self.segments.update_lock_gate(now, self.replicas, id);
-        self.replicas.add_work(id, HomeWork::Serve);
+        self.replicas.add_work(now, id, HomeWork::Serve);
     }
 
     /// Sends as many parts of a large put as may be in flight.

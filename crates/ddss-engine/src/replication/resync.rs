@@ -162,7 +162,7 @@ impl Replication<'_> {
             copying.end_piece();
             replication.retry_us = answer_us;
             self.continue_resync(now, id);
-            self.replicas.add_work(id, HomeWork::Serve);
+            self.replicas.add_work(now, id, HomeWork::Serve);
         }
     }
 

@@ -85,12 +85,12 @@ impl Replication<'_> {
         let deferred_updates = std::mem::take(&mut replication.deferred_updates);
         self.replicas.begin_transition(id);
         if let Some(forward) = forward {
-            self.replicas.add_work(id, HomeWork::Finish(forward));
+            self.replicas.add_work(now, id, HomeWork::Finish(forward));
         }
         for update in deferred_updates {
-            self.replicas.add_work(id, HomeWork::Update(update));
+            self.replicas.add_work(now, id, HomeWork::Update(update));
         }
         self.segments.update_lock_gate(now, self.replicas, id);
-        self.replicas.add_work(id, HomeWork::Serve);
+        self.replicas.add_work(now, id, HomeWork::Serve);
     }
 }

@@ -14,6 +14,7 @@
 //! serves the segment only while its lease lasts.
 
 use crate::action::{CommitSource, RangeSet};
+use crate::config::Now;
 use crate::ids::ServedGetId;
 use crate::requester::Requester;
 use crate::role::RoleAssignment;
@@ -55,7 +56,9 @@ pub(crate) struct Replicas {
     /// Time that a replica may be away before another node is chosen.
     patience_us: u64,
     /// Work of the home that follows from the state of replicas.
-    work: VecDeque<(SegmentId, HomeWork)>,
+    work: VecDeque<(Now, SegmentId, HomeWork)>,
+    /// Number of pieces of work at the front that were added since the last one was taken.
+    added: usize,
 }
 
 impl Default for Replicas {
@@ -73,6 +76,7 @@ impl Default for Replicas {
             piece_bytes: ddss_core::limits::RESYNC_PIECE_BYTES,
             patience_us: Self::PATIENCE_US,
             work: VecDeque::new(),
+            added: 0,
         }
     }
 }
@@ -207,20 +211,22 @@ impl Replicas {
         self.lease_until_us
     }
 
-    /// Adds work of the home, which it does after this step.
-    pub(crate) fn add_work(&mut self, segment: SegmentId, work: HomeWork) {
-        self.work.push_back((segment, work));
+    /// Adds work of the home, which it does after this step. Work that follows from other work comes before the rest of that.
+    pub(crate) fn add_work(&mut self, now: Now, segment: SegmentId, work: HomeWork) {
+        self.work.insert(self.added, (now, segment, work));
+        self.added += 1;
     }
 
-    /// Takes the work of the home.
-    pub(crate) fn take_work(&mut self) -> VecDeque<(SegmentId, HomeWork)> {
-        std::mem::take(&mut self.work)
+    /// Returns true if the home has work.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.work.is_empty()
     }
 
-    /// Returns the memory of work that is done.
-    pub(crate) fn return_work(&mut self, done: VecDeque<(SegmentId, HomeWork)>) {
-        assert!(done.is_empty() && self.work.is_empty(), "work is done after the step from which it follows");
-        self.work = done;
+    /// Takes the next work of the home, with the time of the step from which it follows.
+    pub(crate) fn next_work(&mut self) -> Option<(Now, SegmentId, HomeWork)> {
+        self.added = 0;
+        self.work.pop_front()
     }
 
     /// Schedules work for a segment on each tick.

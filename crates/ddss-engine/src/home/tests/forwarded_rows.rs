@@ -165,7 +165,7 @@ fn new_home_works_on_with_rows_of_any_version() {
     let mut add = |row: u64, state: u64| {
         let change = PendingOp::Atomic { offset: row * u64::from(ROW_BYTES), change: AtomicOp::Add(1), token: None };
         assert_eq!(parts.submit(id, A, 5, change), Ok(()));
-        parts.home().record_read(state, Timestamp(1), 41);
+        parts.home().operations().record_read(state, Timestamp(1), 41);
         let ended = parts.actions().into_iter().find_map(|action| match action {
             Action::Send { message: Message::Ended { step: 5, outcome, version, word, .. }, .. } => {
                 Some((outcome, version, word))

@@ -25,13 +25,13 @@ const STEP: u64 = 9;
 pub(in crate::home) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
     let (mut parts, id) = Parts::with(Spec { copies: 2, ..spec });
     parts.replicas.join_cluster();
-    parts.home().replicate(NOW, |replication| replication.begin_as_home(NOW, id));
+    parts.home().replicate(|replication| replication.begin_as_home(NOW, id));
     let offered = parts.actions().into_iter().find_map(|action| match action {
         Action::Send { node, message: Message::Offer { .. }, .. } => Some(node),
         _ => None,
     });
     let replica = offered.expect("a connected node is asked to be the replica");
-    parts.home().replicate(NOW, |replication| replication.offer_answered(NOW, replica, id, 1, OfferReply::Whole));
+    parts.home().replicate(|replication| replication.offer_answered(NOW, replica, id, 1, OfferReply::Whole));
     let floor = parts.actions().into_iter().find_map(|action| match action {
         Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
         _ => None,
@@ -39,7 +39,7 @@ pub(in crate::home) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) 
     let floor = floor.expect("the replica learns of all tokens");
     parts
         .home()
-        .replicate(NOW, |replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, floor)));
+        .replicate(|replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, floor)));
     decide(&mut parts, NOW, id, NodeId(1), replica, (1, 1), true);
     parts.home().lease(NOW, LEASE_END_US);
     parts.actions();
@@ -63,7 +63,7 @@ pub(in crate::home) fn decide(
 /// Loses the connection to the replica, as the engine does it.
 pub(in crate::home) fn lose(parts: &mut Parts, replica: NodeId) {
     parts.peers.disconnect(replica);
-    parts.home().drop_owner(NOW, LockOwner::Peer(replica));
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(replica));
     parts.home().replicas_lost(NOW, replica);
 }
 
@@ -117,11 +117,11 @@ impl Change {
     /// Completes the read, of a word 41 or of a record with version 5.
     fn complete_read(self, mut home: Home<'_>) {
         match self {
-            Self::Atomic => home.word_read(41),
-            Self::AtomicOfRow | Self::PutOfRow => home.record_read(2 * 5, Timestamp(77), 41),
+            Self::Atomic => home.operations().word_read(41),
+            Self::AtomicOfRow | Self::PutOfRow => home.operations().record_read(2 * 5, Timestamp(77), 41),
             Self::Entry => {
                 let found = BucketSearch { free: Some(0), ..BucketSearch::default() };
-                home.entry_found(NOW, 2 * 5, Timestamp(77), Some(found));
+                home.operations().entry_found(NOW, 2 * 5, Timestamp(77), Some(found));
             }
         }
     }
@@ -207,12 +207,12 @@ fn atomic_behind_the_lock_of_the_node_with_the_replica_is_executed_once_when_tha
     let token = token.expect("the replica learns of the grant");
     parts
         .home()
-        .replicate(NOW, |replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, token)));
+        .replicate(|replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, token)));
     Change::Atomic.submit(&mut parts, id, other);
     assert_eq!(reads(&parts.actions()), 0, "the atomic waits for the lock");
     lose(&mut parts, replica);
     assert_eq!(reads(&parts.actions()), 1);
-    parts.home().word_read(41);
+    parts.home().operations().word_read(41);
     assert_eq!(parts.actions(), []);
     decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
     assert_eq!(settle(&mut parts, Change::Atomic, SOON), (1, vec![(Outcome::Done, Version(1), 41)]));
@@ -258,7 +258,7 @@ fn change_whose_lease_ends_after_its_read_lets_no_get_pass_before_the_next_lease
         };
         let (requester, deadline_us) = (Requester::Peer(other, 10), LATER_STILL.steady_us + 100);
         let waiter = Waiter { requester, principal: OWNER, op: PendingOp::Get(get), deadline_us };
-        assert_eq!(parts.home().submit_op(LATER, id, &waiter), Ok(()));
+        assert_eq!(parts.home().operations().submit_op(LATER, id, &waiter), Ok(()));
         change.complete_read(parts.home());
         assert_eq!(parts.actions(), [], "{change:?}: nothing runs without a lease");
         parts.home().lease(LATER, LATER_STILL.steady_us + 1000);
@@ -280,10 +280,10 @@ fn watcher_of_a_row_whose_node_stops_being_the_home_is_told() {
     let (mut parts, id, replica, other) = paired(Change::PutOfRow.spec());
     let requester = Requester::Peer(other, STEP);
     let watcher = Watcher { requester, row: 0, above: Version(5), deadline_us: NOW.steady_us + 1_000_000 };
-    parts.home().await_at_home(NOW, id, OWNER, 0, watcher).expect("this node is the home");
+    parts.home().operations().await_at_home(NOW, id, OWNER, 0, watcher).expect("this node is the home");
     assert_eq!(reads(&parts.actions()), 1);
     decide(&mut parts, LATER, id, replica, NodeId(1), (2, 1), false);
-    parts.home().record_read(2 * 5, Timestamp(77), 0);
+    parts.home().operations().record_read(2 * 5, Timestamp(77), 0);
     let refused = (Outcome::Failed(Failure::NodeDown), Version(0), 0);
     assert_eq!(effects(&parts.actions()).1, [refused]);
 }
@@ -297,7 +297,7 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
     let requester = |request| Requester::Client(ChannelId { client, index: 0 }, RequestId(request));
     let submit = |parts: &mut Parts, request: u64, op: PendingOp| {
         let waiter = Waiter { requester: requester(request), principal: OWNER, op, deadline_us: LATER.steady_us };
-        parts.home().submit_op(NOW, id, &waiter)
+        parts.home().operations().submit_op(NOW, id, &waiter)
     };
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000, row_offset: None };
     assert_eq!(submit(&mut parts, 1, PendingOp::Lock(lock_request)), Ok(()));
@@ -306,9 +306,9 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
         _ => None,
     });
     let granted = granted.expect("the replica learns of the grant");
-    parts.home().replicate(NOW, |replication| {
-        replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, granted))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, granted)));
     lose(&mut parts, replica);
     parts.actions();
     let add = |parts: &mut Parts, request: u64, token: Option<LockToken>| {
@@ -324,7 +324,7 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
 /// Asks for the change of any row after that number; returns the answer, if there is one already.
 fn ask_any_row(parts: &mut Parts, id: SegmentId, above: Version) -> Option<(Version, Timestamp)> {
     let watcher = Watcher { requester: Requester::Peer(A, STEP), row: 0, above, deadline_us: LATER_STILL.steady_us };
-    parts.home().await_at_home(LATER, id, OWNER, ANY_ROW, watcher).expect("this node is the home");
+    parts.home().operations().await_at_home(LATER, id, OWNER, ANY_ROW, watcher).expect("this node is the home");
     parts.actions().into_iter().find_map(|action| match action {
         Action::Send { message: Message::Ended { version, timestamp, .. }, .. } => Some((version, timestamp)),
         _ => None,

@@ -44,9 +44,9 @@ fn replica_that_left_the_cluster_is_replaced_at_once() {
 fn replica_that_refuses_its_copy_later_is_recorded_with_the_reason() {
     // If this broke, `stat` would not say why a segment is degraded, and the same node would be asked again at once.
     let (mut parts, id, replica, other) = paired(Spec::new(64));
-    parts.home().replicate(SOON, |replication| {
-        replication.offer_answered(SOON, replica, id, 1, OfferReply::No(Refusal::NoRoom))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.offer_answered(SOON, replica, id, 1, OfferReply::No(Refusal::NoRoom)));
     decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
     parts.actions();
     parts.home().tick_replication(SOON);
@@ -74,7 +74,7 @@ fn begin_large(parts: &mut Parts, id: SegmentId) -> Timestamp {
 /// Begins a large put for which this home has memory; returns the timestamp of its parts, and how many are in flight.
 fn put_large(parts: &mut Parts, id: SegmentId) -> (Timestamp, usize) {
     let timestamp = begin_large(parts, id);
-    parts.home().replicate(NOW, |replication| replication.undo_reserved(NOW, id, timestamp, true));
+    parts.home().replicate(|replication| replication.undo_reserved(NOW, id, timestamp, true));
     sent(parts).expect("the first parts go out")
 }
 
@@ -118,7 +118,7 @@ fn large_put_that_this_home_has_no_memory_to_commit_fails_before_the_replica_has
     let timestamp = begin_large(&mut parts, id);
     assert_eq!(parts.put(id, replica, b"behind it"), Ok(()));
     assert_eq!(parts.actions(), [], "the next put waits");
-    parts.home().replicate(SOON, |replication| replication.undo_reserved(SOON, id, timestamp, false));
+    parts.home().replicate(|replication| replication.undo_reserved(SOON, id, timestamp, false));
     let actions = parts.actions();
     let [Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. }, .., put] = &actions[..] else {
         panic!("the put fails, and the next one goes out: {actions:?}")
@@ -136,16 +136,16 @@ fn reservation_ends_with_its_commit_or_without_one() {
     // If this broke, the memory of the undo log would never be free again, or be taken from a commit that needs it.
     let (mut parts, id, replica) = large();
     let (timestamp, _) = put_large(&mut parts, id);
-    parts.home().replicate(SOON, |replication| {
-        replication.replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::Put, timestamp))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::Put, timestamp)));
     assert_eq!(ends_of_reservations(&parts.actions()), (0, 1));
     parts.home().large_committed(SOON, id, true);
     assert_eq!(ended(&mut parts), Some((Outcome::Done, 0)));
     // The replica refuses.
     let (timestamp, count) = put_large(&mut parts, id);
     for _ in 0..count {
-        parts.home().replicate(SOON, |replication| {
+        parts.home().replicate(|replication| {
             replication.replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::NoRoom, timestamp))
         });
     }
@@ -156,7 +156,7 @@ fn reservation_ends_with_its_commit_or_without_one() {
     decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
     let actions = parts.actions();
     assert!(actions.iter().any(|action| matches!(action, Action::CommitLarge { has_undo: false, .. })), "{actions:?}");
-    parts.home().replicate(SOON, |replication| replication.undo_reserved(SOON, id, timestamp, true));
+    parts.home().replicate(|replication| replication.undo_reserved(SOON, id, timestamp, true));
     assert_eq!(parts.actions(), [Action::ReleaseUndo]);
 }
 
@@ -168,7 +168,7 @@ fn large_put_that_the_replica_has_no_room_for_fails_and_changes_nothing() {
     let (timestamp, count) = put_large(&mut parts, id);
     for part in 0..count {
         assert_eq!(ended(&mut parts), None, "{part} parts are answered");
-        parts.home().replicate(SOON, |replication| {
+        parts.home().replicate(|replication| {
             replication.replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::NoRoom, timestamp))
         });
     }
@@ -188,7 +188,7 @@ fn large_put_waits_until_other_puts_leave_room_at_the_replica() {
     let at = |steady_us: u64| Now { steady_us, wall_us: steady_us };
     let refuse = |parts: &mut Parts, now: Now| {
         for _ in 0..count {
-            parts.home().replicate(now, |replication| {
+            parts.home().replicate(|replication| {
                 replication.replica_acknowledged(now, replica, id, 1, (ReplicaAck::Busy, timestamp))
             });
         }
@@ -212,15 +212,15 @@ fn refused_large_put_whose_parts_are_not_all_answered_ends_at_its_deadline() {
     let (timestamp, count) = put_large(&mut parts, id);
     assert!(count > 1, "a part stays unanswered");
     parts.home().lease(NOW, u64::MAX);
-    parts.home().replicate(SOON, |replication| {
-        replication.replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::Busy, timestamp))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::Busy, timestamp)));
     let end = Now { steady_us: NOW.steady_us + 50_000, wall_us: NOW.wall_us + 50_000 };
     parts.home().tick_lock_queues(end);
     assert_eq!(ended(&mut parts), Some((Outcome::Indeterminate(Failure::TimedOut), 0)));
     // Later answers free the memory, and nobody is answered twice.
     for _ in 1..count {
-        parts.home().replicate(end, |replication| {
+        parts.home().replicate(|replication| {
             replication.replica_acknowledged(end, replica, id, 1, (ReplicaAck::Busy, timestamp))
         });
     }

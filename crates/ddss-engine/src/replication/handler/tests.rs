@@ -95,11 +95,10 @@ impl Parts {
     }
 
     fn work(&mut self) -> Vec<HomeWork> {
-        self.replicas
-            .take_work()
-            .into_iter()
-            .map(|(id, work)| {
-                assert_eq!(id, self.id);
+        let works = std::iter::from_fn(|| self.replicas.next_work());
+        works
+            .map(|(now, id, work)| {
+                assert_eq!((now, id), (NOW, self.id));
                 work
             })
             .collect()

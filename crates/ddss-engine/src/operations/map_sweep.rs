@@ -13,8 +13,8 @@
 use crate::action::{Action, CommitSource, GarbageSearch, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
-use crate::requester::{Caller, ReplyFields, Requester};
+use crate::operations::handler::Operations;
+use crate::requester::{Caller, ReplyFields};
 use crate::state::replication::RowCommit;
 use crate::state::segments::sweeps::{Buckets, SliceWork, SweepCall, SweepWork, Sweeps, WarnedOwner};
 use ddss_core::{
@@ -29,7 +29,7 @@ enum Delay {
     Pass,
 }
 
-impl Home<'_> {
+impl Operations<'_> {
     /// Sweeps some buckets of a map for a client.
     pub(crate) fn sweep(
         &mut self,
@@ -97,20 +97,6 @@ impl Home<'_> {
         }
     }
 
-    /// Ends the sweeps of a segment that is not at home here any more.
-    pub(crate) fn fail_sweeps(&mut self, id: SegmentId, failure: Failure) {
-        for call in self.segments.sweeps.remove(id) {
-            self.output.answer(call.requester, Outcome::Failed(failure), ReplyFields::default());
-        }
-    }
-
-    /// Ends all sweeps before the node stops.
-    pub(crate) fn fail_all_sweeps(&mut self, failure: impl Fn(Requester) -> Failure) {
-        for call in self.segments.sweeps.remove_all() {
-            self.output.answer(call.requester, Outcome::Failed(failure(call.requester)), ReplyFields::default());
-        }
-    }
-
     /// Begins a slice.
     fn continue_sweep(&mut self, now: Now, id: SegmentId) {
         self.search_map(now, id, true);
@@ -127,9 +113,9 @@ impl Home<'_> {
 
     fn search_map(&mut self, now: Now, id: SegmentId, is_new_slice: bool) {
         self.end_late_sweeps(now, id);
-        let Ok(segment) = self.segments.get(id) else { return self.fail_sweeps(id, Failure::NotFound) };
+        let Ok(segment) = self.segments.get(id) else { return self.sweep_calls().fail(id, Failure::NotFound) };
         if segment.is_replica() {
-            return self.fail_sweeps(id, Failure::NodeDown);
+            return self.sweep_calls().fail(id, Failure::NodeDown);
         }
         self.segments.update_lock_gate(now, self.replicas, id);
         let Ok(segment) = self.segments.get(id) else { return };
@@ -158,24 +144,7 @@ impl Home<'_> {
 
     /// Ends the calls whose deadline has passed.
     fn end_late_sweeps(&mut self, now: Now, id: SegmentId) {
-        self.end_sweeps(now, id, |call| call.deadline_us <= now.steady_us);
-    }
-
-    /// Ends calls that their callers gave up; returns true if there are some. What they have freed stays free.
-    pub(crate) fn end_sweeps(&mut self, now: Now, id: SegmentId, ends: impl Fn(&SweepCall) -> bool) -> bool {
-        let Some(sweep) = self.segments.sweeps.get(id) else { return false };
-        let before = sweep.calls.len();
-        sweep.calls.retain(|call| {
-            if ends(call) {
-                self.output.answer(call.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
-            }
-            !ends(call)
-        });
-        let has_ended = sweep.calls.len() < before;
-        if has_ended && sweep.calls.is_empty() {
-            self.segments.sweeps.schedule(now, id, 0);
-        }
-        has_ended
+        self.sweep_calls().end(now, id, |call| call.deadline_us <= now.steady_us);
     }
 
     /// Continues with what the daemon found in the buckets from the last one down; `None` if the table is no map.
@@ -187,7 +156,7 @@ impl Home<'_> {
         let has_to_wait = match search {
             Some(search) => self.use_search(now, id, search),
             None => {
-                self.fail_sweeps(id, Failure::Unsupported);
+                self.sweep_calls().fail(id, Failure::Unsupported);
                 false
             }
         };

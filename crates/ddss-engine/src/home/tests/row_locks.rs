@@ -28,7 +28,7 @@ fn actions(parts: &mut Parts) -> Vec<Action> {
     let mut others = Vec::new();
     while let Some(action) = parts.output.next_action() {
         match action {
-            Action::ReadRecord { .. } => parts.home().record_read(2 * 5, Timestamp(77), 0),
+            Action::ReadRecord { .. } => parts.home().operations().record_read(2 * 5, Timestamp(77), 0),
             other => others.push(other),
         }
     }
@@ -89,8 +89,8 @@ fn put_behind_a_row_lock_commits_after_the_unlock_and_other_rows_at_once() {
     assert_eq!(answer(&actions(&mut parts), 4).map(|(outcome, ..)| outcome), Some(Outcome::Failed(Failure::LockLost)));
     put(&mut parts, id, (A, 5), 3, Some(token));
     assert_eq!(commits(&actions(&mut parts)), 1, "the holder does not wait");
-    assert_eq!(parts.home().unlock_at_home(NOW, id, token, LockOwner::Peer(B)), Err(Failure::LockLost));
-    assert!(parts.home().unlock_at_home(NOW, id, token, LockOwner::Peer(A)).is_ok());
+    assert_eq!(parts.home().operations().unlock_at_home(NOW, id, token, LockOwner::Peer(B)), Err(Failure::LockLost));
+    assert!(parts.home().operations().unlock_at_home(NOW, id, token, LockOwner::Peer(A)).is_ok());
     let after = actions(&mut parts);
     assert_eq!((commits(&after), is_marked(&after)), (1, Some(LockToken::default())));
 }
@@ -101,10 +101,10 @@ fn header_shows_that_rows_are_locked_until_the_last_one_is_free() {
     let (mut parts, id) = table();
     assert_eq!(parts.submit(id, A, 1, lock_op(1)), Ok(()));
     assert_eq!(is_marked(&parts.actions()), Some(LockToken(Header::ROWS_LOCKED)));
-    parts.home().record_read(0, Timestamp(1), 0);
+    parts.home().operations().record_read(0, Timestamp(1), 0);
     parts.actions();
     let second = lock(&mut parts, id, (B, 2), 2);
-    assert!(parts.home().unlock_at_home(NOW, id, second, LockOwner::Peer(B)).is_ok());
+    assert!(parts.home().operations().unlock_at_home(NOW, id, second, LockOwner::Peer(B)).is_ok());
     assert_eq!(is_marked(&parts.actions()), None, "row 1 is still locked");
     let late = Now { steady_us: NOW.steady_us + 1000, ..NOW };
     parts.home().tick_lock_queues(late);
@@ -118,10 +118,10 @@ fn row_lock_of_a_dead_node_ends_and_its_waiting_put_is_gone() {
     lock(&mut parts, id, (A, 1), 3);
     put(&mut parts, id, (B, 2), 3, None);
     assert_eq!(parts.submit(id, B, 3, lock_op(3)), Ok(()));
-    parts.home().drop_owner(NOW, LockOwner::Peer(B));
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(B));
     assert_eq!(commits(&actions(&mut parts)), 0);
     assert_eq!(parts.submit(id, B, 4, lock_op(3)), Ok(()));
-    parts.home().drop_owner(NOW, LockOwner::Peer(A));
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(A));
     let granted = answer(&actions(&mut parts), 4);
     assert_eq!(granted.map(|(outcome, ..)| outcome), Some(Outcome::Done), "the next request is granted");
 }
@@ -132,7 +132,7 @@ fn damaged_row_is_not_left_locked() {
     let (mut parts, id) = table();
     assert_eq!(parts.submit(id, A, 1, lock_op(3)), Ok(()));
     assert!(parts.actions().iter().any(|action| matches!(action, Action::ReadRecord { .. })));
-    parts.home().record_read(2 * 5 + 1, Timestamp(77), 0);
+    parts.home().operations().record_read(2 * 5 + 1, Timestamp(77), 0);
     let actions = parts.actions();
     assert_eq!(answer(&actions, 1).map(|(outcome, ..)| outcome), Some(Outcome::Failed(Failure::Damaged)));
     assert_eq!(is_marked(&actions), Some(LockToken::default()));
@@ -151,7 +151,7 @@ fn only_the_first_byte_of_a_row_names_it() {
     assert_eq!(plain.submit(segment, A, 1, PendingOp::Lock(at(0))), Err(Failure::Unsupported));
     lock(&mut parts, id, (A, 1), 7);
     assert_eq!(parts.submit(id, B, 2, PendingOp::Lock(at(7 * ROW_BYTES))), Err(Failure::Locked));
-    parts.home().release_at_home(NOW, OWNER, id).expect("a release ends the locks of rows");
+    parts.home().lifecycle().release_at_home(NOW, OWNER, id).expect("a release ends the locks of rows");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn locks_of_one_tables_rows_are_bounded() {
     let full = Failure::Busy(Limit::RowLocks);
     assert_eq!(parts.submit(id, B, 1, lock(rows)), Err(full));
     assert_eq!(answer(&actions(&mut parts), 1), None);
-    parts.home().unlock_at_home(NOW, id, first, LockOwner::Peer(A)).expect("its holder unlocks it");
+    parts.home().operations().unlock_at_home(NOW, id, first, LockOwner::Peer(A)).expect("its holder unlocks it");
     actions(&mut parts);
     assert_eq!(parts.submit(id, B, 3, lock(rows)), Ok(()));
     assert_eq!(answer(&actions(&mut parts), 3).map(|answer| answer.0), Some(Outcome::Done));

@@ -42,7 +42,7 @@ fn submit(parts: &mut Parts, id: SegmentId, kind: EntryChangeKind) -> crate::Buf
 fn change(kind: EntryChangeKind, found: BucketSearch) -> (EntryState, u64, Option<Vec<Range>>) {
     let (mut parts, id) = map();
     let buffer = submit(&mut parts, id, kind);
-    parts.home().entry_found(NOW, 2 * 5, Timestamp(77), Some(found));
+    parts.home().operations().entry_found(NOW, 2 * 5, Timestamp(77), Some(found));
     let (mut ranges, mut answer) = (None, None);
     while let Some(action) = parts.output.next_action() {
         match action {
@@ -128,7 +128,7 @@ fn change_of_a_damaged_bucket_or_without_a_word_does_nothing() {
     for (state, found, failure) in [(11, found, Failure::Damaged), (10, None, Failure::Malformed)] {
         let (mut parts, id) = map();
         let buffer = submit(&mut parts, id, Insert);
-        parts.home().entry_found(NOW, state, Timestamp(77), found);
+        parts.home().operations().entry_found(NOW, state, Timestamp(77), found);
         let failed = Outcome::Failed(failure);
         assert!(matches!(
             parts.actions()[..],

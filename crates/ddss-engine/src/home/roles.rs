@@ -41,8 +41,8 @@ impl Home<'_> {
         self.replicas.unassign(id);
         if self.segments.get(id).is_ok() {
             self.replication().end_forward(now, id, Outcome::Indeterminate(Failure::NodeDown), ReplyFields::default());
-            self.drop_replica(now, id);
-            self.watches().announce_names();
+            self.lifecycle().drop_replica(now, id);
+            self.lifecycle().watches().announce_names();
         }
     }
 
@@ -74,15 +74,15 @@ impl Home<'_> {
         }
         let Some(assignment) = assignment else {
             return if is_released {
-                self.drop_replica(now, id)
+                self.lifecycle().drop_replica(now, id)
             } else {
-                self.replicate(now, |replication| replication.begin_as_home(now, id))
+                self.replicate(|replication| replication.begin_as_home(now, id))
             };
         };
         (replication.epoch, replication.turn) = (assignment.epoch, assignment.turn);
         if assignment.home != node {
             (replication.role, replication.node) = (Role::Replica, assignment.home);
-            self.fail_all_waiters(id, Failure::NodeDown);
+            self.lifecycle().locks().fail_all(id, Failure::NodeDown);
             return self.follow_assignment(now, id, &assignment);
         }
         replication.node = assignment.replica;
@@ -91,9 +91,9 @@ impl Home<'_> {
         self.output.rewrite_record(self.segments, id);
         self.segments.note_unknown_expiry(now, id);
         if assignment.paired {
-            self.replicate(now, |replication| replication.lose_replica(now, id))
+            self.replicate(|replication| replication.lose_replica(now, id))
         } else {
-            self.replicate(now, |replication| replication.start_transition(now, id))
+            self.replicate(|replication| replication.start_transition(now, id))
         }
     }
 
@@ -116,17 +116,19 @@ impl Home<'_> {
                 self.demote(now, id, assignment)
             }
             Role::Home(_) if assignment.epoch == replication.epoch => {
-                self.replicate(now, |replication| replication.proposal_accepted(now, id, assignment))
+                self.replicate(|replication| replication.proposal_accepted(now, id, assignment))
             }
             Role::Replica if assignment.home == node && assignment.epoch > replication.epoch => {
-                self.replicate(now, |replication| replication.promote(now, id, assignment))
+                self.replicate(|replication| replication.promote(now, id, assignment))
             }
-            Role::Replica if assignment.paired && assignment.replica != node => self.give_up_replica(now, id),
+            Role::Replica if assignment.paired && assignment.replica != node => {
+                self.lifecycle().give_up_replica(now, id)
+            }
             Role::Replica => {
                 if assignment.epoch > replication.epoch {
                     (replication.epoch, replication.node) = (assignment.epoch, assignment.home);
                 }
-                self.replicate(now, |replication| replication.start_transition(now, id));
+                self.replicate(|replication| replication.start_transition(now, id));
             }
             _ => {}
         }
@@ -142,7 +144,7 @@ impl Home<'_> {
         // An operation that has read its word or record refuses itself.
         self.segments.update_lock_gate(now, self.replicas, id);
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
-        self.fail_all_waiters(id, Failure::NodeDown);
+        self.lifecycle().locks().fail_all(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {
             self.output.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
         }
@@ -154,15 +156,8 @@ impl Home<'_> {
         self.replicas.set_dead(node, true);
         for id in self.segments.replicated() {
             if self.replicas.assignment(id).is_some_and(|assignment| assignment.home == node) {
-                self.replicate(now, |replication| replication.start_transition(now, id));
+                self.replicate(|replication| replication.start_transition(now, id));
             }
-        }
-    }
-
-    /// Continues all unfinished transitions.
-    pub(crate) fn tick_replication(&mut self, now: Now) {
-        for id in self.replicas.transitions() {
-            self.replicate(now, |replication| replication.continue_transition(now, id));
         }
     }
 
@@ -176,7 +171,7 @@ impl Home<'_> {
             if replication
                 .is_some_and(|replication| replication.node == node && matches!(replication.role, Role::Home(_)))
             {
-                self.replicate(now, |replication| replication.lose_replica(now, id));
+                self.replicate(|replication| replication.lose_replica(now, id));
             }
         }
     }

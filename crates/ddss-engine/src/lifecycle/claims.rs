@@ -3,13 +3,13 @@
 
 use crate::action::Action;
 use crate::config::Now;
-use crate::home::handler::Home;
 use crate::ids::ClaimId;
+use crate::lifecycle::handler::Lifecycle;
 use crate::requester::{ReplyFields, Requester};
 use crate::state::name_claims::ClaimPurpose;
 use ddss_core::{Failure, Limit, Name, Outcome, Principal, SegmentId, Spec};
 
-impl Home<'_> {
+impl Lifecycle<'_> {
     /// Creates a segment here, once the name is claimed.
     pub(crate) fn create_named(
         &mut self,
@@ -52,13 +52,6 @@ impl Home<'_> {
         if let Err(failure) = made {
             self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
-    }
-
-    /// Gives a name back whose segment could not be created.
-    pub(crate) fn return_name(&mut self, name: Name) {
-        let Some(directory) = &mut self.directory else { return };
-        let claim = directory.begin_return(name);
-        self.output.push(Action::ReleaseName { claim, name });
     }
 
     /// Releases a segment, and answers when its name is free too.

@@ -36,7 +36,7 @@ fn sweep(parts: &mut Parts, id: SegmentId, buckets: (u64, u64)) -> Result<(), Fa
 fn sweep_for(parts: &mut Parts, node: NodeId, id: SegmentId, (first, buckets): (u64, u64)) -> Result<(), Failure> {
     let (requester, deadline_us) = (Requester::Peer(node, STEP), NOW.steady_us + 100_000);
     let caller = Caller { requester, principal: OWNER, deadline_us, lock: None, text: &[] };
-    parts.home().sweep(NOW, &caller, id, (first, buckets))
+    parts.home().operations().sweep(NOW, &caller, id, (first, buckets))
 }
 
 /// Returns the buckets that the daemon searches through now, and the other actions.
@@ -74,7 +74,7 @@ fn find(
         garbage.entries = 1;
     }
     let search = GarbageSearch { begin: end, end: first, state: 2 * 5, owner_state: 0, garbage, expiry_ms, bytes };
-    parts.home().garbage_found(now, id, Some(&search));
+    parts.home().operations().garbage_found(now, id, Some(&search));
 }
 
 fn ended(actions: &[Action]) -> Option<(Outcome, u64)> {
@@ -97,7 +97,7 @@ fn sweep_goes_over_all_buckets_in_slices_between_other_work() {
             break;
         }
         assert_eq!(actions, [Action::ContinueSweep { segment: id }], "the daemon decides when");
-        parts.home().sweep_slice(NOW, id);
+        parts.home().operations().sweep_slice(NOW, id);
         let (slice, others) = searched(&mut parts);
         let (first, from) = slice.expect("a slice");
         assert!(others.is_empty() && from == end);
@@ -105,7 +105,7 @@ fn sweep_goes_over_all_buckets_in_slices_between_other_work() {
         (end, slices) = (first, slices + 1);
     }
     assert_eq!(slices, BUCKETS.div_ceil(SWEEP_BUCKETS_MAX));
-    parts.home().tick_sweeps(at(u64::MAX / 2));
+    parts.home().operations().tick_sweeps(at(u64::MAX / 2));
     assert_eq!(
         (searched(&mut parts), parts.segments.sweeps.due_us()),
         ((None, vec![]), u64::MAX),
@@ -119,7 +119,7 @@ fn found_entry_is_freed_by_a_change_of_its_bucket_which_is_looked_at_again() {
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep(&mut parts, id, (40, 10)), Ok(()));
     parts.actions();
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     assert_eq!(searched(&mut parts).0, Some((40, 50)));
     found(&mut parts, NOW, id, (44, 50), true, 0);
     let actions = parts.actions();
@@ -142,7 +142,7 @@ fn slice_frees_as_many_buckets_as_its_bound_of_work_allows() {
         let (mut parts, id) = Parts::with(spec());
         assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
         parts.actions();
-        parts.home().sweep_slice(NOW, id);
+        parts.home().operations().sweep_slice(NOW, id);
         let (mut bucket, mut commits) = (BUCKETS, 0);
         loop {
             let (slice, others) = searched(&mut parts);
@@ -168,7 +168,7 @@ fn calls_for_no_bucket_end_in_slices_like_others() {
         assert_eq!(sweep(&mut parts, id, (0, 0)), Ok(()));
     }
     parts.actions();
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     let mut searches = 0;
     while let (Some((first, end)), _) = searched(&mut parts) {
         searches += 1;
@@ -187,10 +187,10 @@ fn sweep_waits_for_a_lock_of_the_table_and_passes_over_a_locked_row() {
         parts.submit(id, A, 1, PendingOp::Lock(lock_request)).expect("it is free");
         parts.actions();
         assert_eq!(sweep(&mut parts, id, (40, 10)), Ok(()));
-        parts.home().sweep_slice(NOW, id);
+        parts.home().operations().sweep_slice(NOW, id);
         if row_offset.is_none() {
             assert_eq!(searched(&mut parts).0, None, "the table is locked");
-            parts.home().tick_sweeps(at(NOW.steady_us + 100_000));
+            parts.home().operations().tick_sweeps(at(NOW.steady_us + 100_000));
             assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::TimedOut), 0)));
         } else {
             assert_eq!(searched(&mut parts).0, Some((40, 50)));
@@ -200,10 +200,10 @@ fn sweep_waits_for_a_lock_of_the_table_and_passes_over_a_locked_row() {
             assert_eq!((slice, others), (Some((40, 44)), vec![]), "the bucket is left to a later sweep");
             found(&mut parts, NOW, id, (40, 44), false, 0);
             assert_eq!(ended(&parts.actions()), Some((Outcome::Done, 0)));
-            parts.home().tick_sweeps(at(NOW.steady_us + SWEEP_PAUSE_US));
+            parts.home().operations().tick_sweeps(at(NOW.steady_us + SWEEP_PAUSE_US));
             assert!(searched(&mut parts).0.is_some(), "which the home does by itself");
         }
-        parts.home().drop_owner(NOW, LockOwner::Peer(A));
+        parts.home().operations().drop_owner(NOW, LockOwner::Peer(A));
         parts.actions();
     }
 }
@@ -215,7 +215,7 @@ fn replica_gets_what_a_sweep_frees_and_the_answer_comes_after_it() {
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
     parts.actions();
     parts.segments.sweeps.get(id).expect("it has a call").is_unknown = false;
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     assert_eq!(searched(&mut parts).0, Some((0, 1)));
     found(&mut parts, NOW, id, (0, 1), true, 0);
     let actions = parts.actions();
@@ -227,11 +227,11 @@ fn replica_gets_what_a_sweep_frees_and_the_answer_comes_after_it() {
     });
     let (timestamp, 6) = forwarded.expect("the replica gets the change") else { panic!("{forwarded:?}") };
     assert!(!actions.iter().any(|action| matches!(action, Action::CommitRecord { .. })), "{actions:?}");
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     assert_eq!(searched(&mut parts), (None, vec![]), "it waits for the replica");
-    parts.home().replicate(NOW, |replication| {
-        replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp)));
     let actions = parts.actions();
     assert!(actions.iter().any(|action| matches!(action, Action::CommitRecord { .. })), "{actions:?}");
     let goes_on = actions.iter().any(|action| matches!(action, Action::FindGarbage { .. }));
@@ -254,7 +254,7 @@ fn insert(parts: &mut Parts, id: SegmentId, now: Now, expiry_ms: u64) {
     let range = RangeSet::One { offset: layout().row_bytes() as u64, bytes };
     parts.submit(id, A, 1, PendingOp::Put { parts: range, source, conditions }).expect("no lock is held");
     let search = BucketSearch { free: Some(0), expiry_ms, ..BucketSearch::default() };
-    parts.home().entry_found(now, 2 * 5, Timestamp(77), Some(search));
+    parts.home().operations().entry_found(now, 2 * 5, Timestamp(77), Some(search));
     assert_eq!(searched(parts).0, None);
 }
 
@@ -268,14 +268,14 @@ fn home_sweeps_by_itself_after_an_entry_has_expired_and_never_otherwise() {
     insert(&mut parts, id, NOW, expiry_ms);
     let due_us = parts.segments.sweeps.due_us();
     assert_eq!(due_us, expiry_ms * 1000);
-    parts.home().tick_sweeps(at(due_us - 1));
+    parts.home().operations().tick_sweeps(at(due_us - 1));
     assert_eq!(parts.actions(), []);
     // Small work in each tick.
     let (mut end, mut now) = (BUCKETS, at(due_us));
     let (next_ms, mut next) = (expiry_ms + 7, None);
     while end > 0 {
         if next.is_none() {
-            parts.home().tick_sweeps(now);
+            parts.home().operations().tick_sweeps(now);
             let (slice, others) = searched(&mut parts);
             assert_eq!(others, []);
             next = slice;
@@ -292,15 +292,15 @@ fn home_sweeps_by_itself_after_an_entry_has_expired_and_never_otherwise() {
         (end, now) = (if is_found { 1 } else { first }, at(now.steady_us + 1000));
     }
     // The next pass comes for the entry that stays, after a pause.
-    parts.home().tick_sweeps(now);
+    parts.home().operations().tick_sweeps(now);
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], now.steady_us - 1000 + SWEEP_PAUSE_US));
     now = at(now.steady_us + SWEEP_PAUSE_US);
     for _ in 0..BUCKETS.div_ceil(SWEEP_BUCKETS_MAX) {
-        parts.home().tick_sweeps(now);
+        parts.home().operations().tick_sweeps(now);
         let slice = searched(&mut parts).0.expect("a slice");
         found(&mut parts, now, id, slice, false, 0);
     }
-    parts.home().tick_sweeps(at(now.steady_us + 10 * SWEEP_PAUSE_US));
+    parts.home().operations().tick_sweeps(at(now.steady_us + 10 * SWEEP_PAUSE_US));
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX), "nothing can expire any more");
 }
 
@@ -322,17 +322,17 @@ fn home_whose_clock_is_far_ahead_of_all_peers_frees_nothing_by_itself() {
     let now = ahead(3 * SWEEP_PAUSE_US);
     parts.peers.disconnect(A);
     parts.peers.disconnect(B);
-    parts.home().tick_sweeps(now);
+    parts.home().operations().tick_sweeps(now);
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], now.steady_us + 100_000));
     // It does what a caller asks for.
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     let (slice, _) = searched(&mut parts);
     found(&mut parts, NOW, id, slice.expect("a slice"), false, 0);
     parts.actions();
     // One peer with the same time is enough: the other one may be wrong itself.
     parts.peers.connect(B).note_clock(now, Timestamp(now.wall_us << Timestamp::COUNTER_BITS));
-    parts.home().tick_sweeps(ahead(now.steady_us + 100_000));
+    parts.home().operations().tick_sweeps(ahead(now.steady_us + 100_000));
     assert!(searched(&mut parts).0.is_some());
 }
 
@@ -342,11 +342,11 @@ fn table_that_is_no_map_is_refused_and_never_looked_at_again() {
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
     parts.segments.note_unknown_expiry(NOW, id);
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     assert!(searched(&mut parts).0.is_some());
-    parts.home().garbage_found(NOW, id, None);
+    parts.home().operations().garbage_found(NOW, id, None);
     assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::Unsupported), 0)));
-    parts.home().tick_sweeps(at(10 * SWEEP_PAUSE_US));
+    parts.home().operations().tick_sweeps(at(10 * SWEEP_PAUSE_US));
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX));
     let (mut parts, plain) = Parts::with(Spec::new(64));
     assert_eq!(sweep(&mut parts, plain, (0, 1)), Err(Failure::Unsupported));
@@ -382,16 +382,16 @@ fn sweep_of_a_map_that_changes_all_the_time_has_its_turn_before_puts_that_wait()
     put(&mut parts, id, 1, 0);
     for step in 0..4 {
         assert!(is_record_read(&parts.actions()), "one put runs");
-        parts.home().record_read(2 * 5, Timestamp(77), 0);
+        parts.home().operations().record_read(2 * 5, Timestamp(77), 0);
         let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
         put(&mut parts, id, 2 + step, 0);
         assert_eq!(parts.actions(), [], "another one waits");
-        parts.home().sweep_slice(NOW, id);
+        parts.home().operations().sweep_slice(NOW, id);
         assert_eq!(searched(&mut parts).0, None, "and so does the sweep");
         // Two changes for each time that a turn comes.
         let now = at(NOW.steady_us + step / 2 * 1000);
         parts.home().lease(now, now.steady_us + 1_000_000);
-        parts.home().replicate(now, |replication| {
+        parts.home().replicate(|replication| {
             replication.replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp))
         });
         if step % 2 == 0 {
@@ -411,20 +411,20 @@ fn put_has_its_turn_after_each_change_of_a_sweep() {
     assert_eq!(sweep(&mut parts, id, (0, 10)), Ok(()));
     put(&mut parts, id, 1, 0);
     parts.actions();
-    parts.home().record_read(2 * 5, Timestamp(77), 0);
+    parts.home().operations().record_read(2 * 5, Timestamp(77), 0);
     let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
     put(&mut parts, id, 2, 0);
-    parts.home().replicate(NOW, |replication| {
-        replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, timestamp)));
     let slice = searched(&mut parts).0.expect("a slice");
     found(&mut parts, NOW, id, slice, true, 0);
     let timestamp = forwarded(&parts.actions()).expect("it goes to the replica");
     let now = at(NOW.steady_us + 5000);
     parts.home().lease(now, now.steady_us + 1_000_000);
-    parts.home().replicate(now, |replication| {
-        replication.replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp))
-    });
+    parts
+        .home()
+        .replicate(|replication| replication.replica_acknowledged(now, replica, id, 1, (ReplicaAck::Put, timestamp)));
     let (slice, others) = searched(&mut parts);
     assert!(slice.is_none() && is_record_read(&others), "{slice:?} {others:?}");
 }
@@ -436,16 +436,16 @@ fn tick_searches_no_map_for_a_call() {
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     parts.submit(id, A, 1, PendingOp::Lock(lock_request)).expect("it is free");
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     assert_eq!(searched(&mut parts).0, None, "the table is locked");
-    parts.home().drop_owner(NOW, LockOwner::Peer(A));
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(A));
     parts.actions();
     let now = at(NOW.steady_us + 1000);
-    parts.home().tick_sweeps(now);
+    parts.home().operations().tick_sweeps(now);
     assert_eq!(parts.actions(), [Action::ContinueSweep { segment: id }], "the daemon decides when");
-    parts.home().tick_sweeps(at(now.steady_us + 1000));
+    parts.home().operations().tick_sweeps(at(now.steady_us + 1000));
     assert_eq!(parts.actions(), [], "one slice at a time");
-    parts.home().sweep_slice(now, id);
+    parts.home().operations().sweep_slice(now, id);
     assert_eq!(searched(&mut parts).0, Some((0, 1)));
 }
 
@@ -456,10 +456,10 @@ fn shutdown_ends_sweeps() {
     assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
     parts.segments.note_expiry(NOW, id, 1);
     parts.actions();
-    parts.home().fail_waiters(NOW, false);
+    parts.home().operations().fail_waiters(NOW, false);
     assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::NodeDown), 0)));
-    parts.home().sweep_slice(NOW, id);
-    parts.home().tick_sweeps(at(10 * SWEEP_PAUSE_US));
+    parts.home().operations().sweep_slice(NOW, id);
+    parts.home().operations().tick_sweeps(at(10 * SWEEP_PAUSE_US));
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], u64::MAX));
 }
 
@@ -469,19 +469,19 @@ fn cancel_ends_the_sweep_of_its_caller_only() {
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep_for(&mut parts, A, id, (0, u64::MAX)), Ok(()));
     assert_eq!(sweep(&mut parts, id, (0, u64::MAX)), Ok(()));
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     let (slice, _) = searched(&mut parts);
-    assert!(!parts.home().cancel_at_home(NOW, id, Requester::Peer(B, STEP + 1)), "another call");
+    assert!(!parts.home().operations().cancel_at_home(NOW, id, Requester::Peer(B, STEP + 1)), "another call");
     // A change of the sweep may run meanwhile.
     found(&mut parts, NOW, id, slice.expect("a slice"), true, 0);
     parts.actions();
-    assert!(parts.home().cancel_at_home(NOW, id, Requester::Peer(B, STEP)));
+    assert!(parts.home().operations().cancel_at_home(NOW, id, Requester::Peer(B, STEP)));
     assert_eq!(ended(&parts.actions()), Some((Outcome::Failed(Failure::TimedOut), 0)));
     assert_eq!(parts.segments.sweeps.get(id).map(|sweep| sweep.calls.len()), Some(1));
-    assert!(parts.home().cancel_at_home(NOW, id, Requester::Peer(A, STEP)));
-    parts.home().sweep_slice(NOW, id);
+    assert!(parts.home().operations().cancel_at_home(NOW, id, Requester::Peer(A, STEP)));
+    parts.home().operations().sweep_slice(NOW, id);
     assert!(parts.segments.sweeps.get(id).is_none() && searched(&mut parts).0.is_none(), "nothing is left to do");
-    assert!(!parts.home().cancel_at_home(NOW, id, Requester::Peer(A, STEP)));
+    assert!(!parts.home().operations().cancel_at_home(NOW, id, Requester::Peer(A, STEP)));
 }
 
 #[test]
@@ -489,15 +489,15 @@ fn sweep_without_memory_for_its_change_is_tried_again_by_a_tick() {
     // If this broke, a sweep would search the same bucket again and again while memory is short.
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().sweep_slice(NOW, id);
     parts.actions();
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     let token = LockToken(5);
-    parts.home().locks().grant(NOW, id, Requester::Peer(A, 1), lock_request, token).expect("it is free");
+    parts.home().operations().locks().grant(NOW, id, Requester::Peer(A, 1), lock_request, token).expect("it is free");
     parts.actions();
     found(&mut parts, NOW, id, (0, 1), true, 0);
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], NOW.steady_us + 1000));
-    parts.home().tick_sweeps(at(NOW.steady_us + 1000));
+    parts.home().operations().tick_sweeps(at(NOW.steady_us + 1000));
     assert_eq!(parts.actions(), [Action::ContinueSweep { segment: id }]);
 }
 
@@ -510,18 +510,18 @@ fn pass_over_a_locked_table_and_the_end_of_a_caller_cause_few_ticks() {
     parts.segments.note_expiry(NOW, id, 1);
     let now = at(parts.segments.sweeps.due_us());
     parts.actions();
-    parts.home().tick_sweeps(now);
+    parts.home().operations().tick_sweeps(now);
     assert_eq!((parts.actions(), parts.segments.sweeps.due_us()), (vec![], now.steady_us + 100_000));
-    parts.home().drop_owner(now, LockOwner::Peer(A));
+    parts.home().operations().drop_owner(now, LockOwner::Peer(A));
     parts.actions();
-    parts.home().tick_sweeps(at(now.steady_us + 100_000));
+    parts.home().operations().tick_sweeps(at(now.steady_us + 100_000));
     let slice = searched(&mut parts).0.expect("a slice");
     assert_eq!(slice.1, BUCKETS);
     // The end of the only caller leaves nothing behind.
     let (mut parts, id) = Parts::with(spec());
     assert_eq!(sweep(&mut parts, id, (0, 1)), Ok(()));
-    parts.home().drop_owner(NOW, LockOwner::Peer(B));
-    parts.home().sweep_slice(NOW, id);
+    parts.home().operations().drop_owner(NOW, LockOwner::Peer(B));
+    parts.home().operations().sweep_slice(NOW, id);
     parts.actions();
     assert!(parts.segments.sweeps.due_us() == u64::MAX && parts.segments.sweeps.get(id).is_none());
 }
@@ -542,14 +542,14 @@ fn tick_looks_at_one_bucket_each_of_some_tables_that_may_be_maps() {
     let now = at(SWEEP_PAUSE_US);
     let mut maximum = 0;
     for _ in 0..4 {
-        parts.home().tick_sweeps(now);
+        parts.home().operations().tick_sweeps(now);
         let actions = parts.actions();
         maximum = maximum.max(actions.len());
         for action in actions {
             let Action::FindGarbage { segment, first, end, .. } = action else { panic!("{action:?}") };
             assert_eq!(end - first, 1, "it may be no map");
             ids.retain(|&left| left != segment);
-            parts.home().garbage_found(now, segment, None);
+            parts.home().operations().garbage_found(now, segment, None);
         }
     }
     assert_eq!((ids, parts.segments.sweeps.due_us(), maximum), (vec![], u64::MAX, 16));

@@ -7,7 +7,7 @@
 
 use crate::action::{CommitSource, RangeSet};
 use crate::fault_injection::planted;
-use crate::home::handler::Home;
+use crate::operations::handler::Operations;
 use crate::requester::ReplyFields;
 use crate::state::lock_queue::PendingOp;
 use crate::state::pending::{PendingRecord, RecordOp};
@@ -30,7 +30,7 @@ impl Segment {
     }
 }
 
-impl Home<'_> {
+impl Operations<'_> {
     /// Changes the entry in the bucket where the search has found it, or a free slot for it.
     pub(crate) fn change_entry(
         &mut self,
