@@ -12,8 +12,8 @@ use crate::state::output::RangeList;
 use crate::state::peers::weight;
 use crate::state::pending::Continuation;
 use ddss_core::{
-    Access, ArenaRange, ChannelId, Entry, Failure, InlinePut, ListPage, ListQuery, Listing, Name, NodeId, Operation,
-    Outcome, Payload, Placement, PutConditions, ReadOptions, RequestId, SegmentId, Spec,
+    Access, ArenaRange, ChannelId, Completion, Entry, Failure, InlinePut, ListPage, ListQuery, Listing, Name, NodeId,
+    Operation, Outcome, Payload, Placement, PutConditions, ReadOptions, Request, RequestId, SegmentId, Spec, Version,
 };
 
 impl Engine {
@@ -34,6 +34,50 @@ impl Engine {
         self.output.counters.requests += 1;
         self.output.counters.commits += 1;
         Some(InlineCommit { at, offset, bytes, words, version, timestamp })
+    }
+
+    /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:
+    /// names, a specification, a list query, a table of ranges.
+    pub fn request(&mut self, now: Now, channel: ChannelId, request: &Request, text: &[u8]) {
+        let Some(client) = self.output.client(channel.client) else { return };
+        self.output.counters.requests += 1;
+        let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
+        let timeout_us = request.timeout_us;
+        let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
+        if request.parks {
+            return self.request_parked(now, &client, caller, &request.operation);
+        }
+        if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
+            let failure = self.replicas.explain_failure(request.operation.segment(), failure);
+            self.output.finish_call(&caller, Outcome::Failed(failure));
+        }
+    }
+
+    /// Handles a wait that gives its place in the ring back if it has to wait, or the cancel of such a wait.
+    #[cold]
+    fn request_parked(&mut self, now: Now, client: &Client, caller: LocalCaller, operation: &Operation) {
+        let LocalCaller { channel, request, .. } = caller;
+        let place = ChannelId::parked(channel.client);
+        if let Operation::Cancel { segment, request } = *operation {
+            return self.cancel(now, &caller, (segment, place), request);
+        }
+        let begun =
+            if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
+        if let Err(failure) = begun {
+            // The client learns the value of a limit that a setting decides.
+            let most = Version(failure.limit().map_or(0, |_| self.output.parked.limit() as u64));
+            let refused = Completion { version: most, ..Completion::bare(request, Outcome::Failed(failure)) };
+            return self.output.reply(channel, refused, None);
+        }
+        let waiting = LocalCaller { channel: place, ..caller };
+        if let Err(failure) = self.dispatch(now, client, waiting, operation, &[]) {
+            let failure = self.replicas.explain_failure(operation.segment(), failure);
+            self.output.finish_call(&waiting, Outcome::Failed(failure));
+        }
+        if self.output.parked.park() {
+            let parked = Completion { parked: true, ..Completion::bare(request, Outcome::Done) };
+            self.output.reply(channel, parked, None);
+        }
     }
 
     /// Always inlined: a call with an operation costs a null request 8 % more instructions.

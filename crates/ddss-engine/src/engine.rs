@@ -7,8 +7,7 @@ use crate::home::handler::Home;
 use crate::ids::{BufferId, StepId};
 use crate::outgoing_bytes::OutgoingBytes;
 use crate::remote::handler::Remote;
-use crate::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
-use crate::state::clients::Client;
+use crate::requester::{LockOwner, NewSegment, ReplyFields};
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
@@ -20,8 +19,8 @@ use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{
-    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Principal, Request, RequestId,
-    SegmentId, Storage, Timestamp, Version,
+    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Outcome, Principal, RequestId, SegmentId, Storage,
+    Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -314,50 +313,6 @@ impl Engine {
     pub fn next_deadline_us(&self) -> u64 {
         let due_us = self.segments.due_us().min(self.segments.sweeps.due_us());
         self.operations.next_deadline_us().unwrap_or(u64::MAX).min(due_us)
-    }
-
-    /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:
-    /// names, a specification, a list query, a table of ranges.
-    pub fn request(&mut self, now: Now, channel: ChannelId, request: &Request, text: &[u8]) {
-        let Some(client) = self.output.client(channel.client) else { return };
-        self.output.counters.requests += 1;
-        let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
-        let timeout_us = request.timeout_us;
-        let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
-        if request.parks {
-            return self.request_parked(now, &client, caller, &request.operation);
-        }
-        if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
-            let failure = self.replicas.explain_failure(request.operation.segment(), failure);
-            self.output.finish_call(&caller, Outcome::Failed(failure));
-        }
-    }
-
-    /// Handles a wait that gives its place in the ring back if it has to wait, or the cancel of such a wait.
-    #[cold]
-    fn request_parked(&mut self, now: Now, client: &Client, caller: LocalCaller, operation: &Operation) {
-        let LocalCaller { channel, request, .. } = caller;
-        let place = ChannelId::parked(channel.client);
-        if let Operation::Cancel { segment, request } = *operation {
-            return self.cancel(now, &caller, (segment, place), request);
-        }
-        let begun =
-            if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
-        if let Err(failure) = begun {
-            // The client learns the value of a limit that a setting decides.
-            let most = Version(failure.limit().map_or(0, |_| self.output.parked.limit() as u64));
-            let refused = Completion { version: most, ..Completion::bare(request, Outcome::Failed(failure)) };
-            return self.output.reply(channel, refused, None);
-        }
-        let waiting = LocalCaller { channel: place, ..caller };
-        if let Err(failure) = self.dispatch(now, client, waiting, operation, &[]) {
-            let failure = self.replicas.explain_failure(operation.segment(), failure);
-            self.output.finish_call(&waiting, Outcome::Failed(failure));
-        }
-        if self.output.parked.park() {
-            let parked = Completion { parked: true, ..Completion::bare(request, Outcome::Done) };
-            self.output.reply(channel, parked, None);
-        }
     }
 
     /// Takes the next completion of a parked wait, with the channel that offered a place for it.

@@ -242,6 +242,11 @@ impl Segments {
         slot.segment.as_ref().map_or(own, |segment| segment.id)
     }
 
+    /// Returns true if the name is taken, also by a segment in creation.
+    pub(crate) fn is_taken(&self, name: &Name) -> bool {
+        self.names.contains_key(name.as_str())
+    }
+
     /// Creates a segment with an id and a place.
     pub(crate) fn allocate(
         &mut self,

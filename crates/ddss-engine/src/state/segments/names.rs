@@ -15,11 +15,6 @@ impl Segments {
             .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_replica()))
     }
 
-    /// Returns true if the name is taken, also by a segment in creation.
-    pub(crate) fn is_taken(&self, name: &Name) -> bool {
-        self.names.contains_key(name.as_str())
-    }
-
     /// Returns all names, also those in creation, each with its segment.
     pub(crate) fn names(&self) -> impl Iterator<Item = (Name, SegmentId)> {
         self.names.iter().filter_map(|(name, &index)| Some((Name::new(name).ok()?, self.id_of(index))))

@@ -266,20 +266,6 @@ impl Segment {
         Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
     }
 
-    /// Returns data offset, version and timestamp of the newest version, or of a named one.
-    pub(crate) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
-        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
-        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
-        if wanted > self.version {
-            return Err(Failure::VersionMismatch);
-        }
-        if wanted < self.rare().oldest || self.version.0 - wanted.0 > u64::from(self.spec.history_len()) {
-            return Err(Failure::VersionGone);
-        }
-        let line = self.history_offset(wanted).ok_or(Failure::VersionGone)?;
-        Ok((line + Header::DATA_OFFSET, wanted, self.recorded_timestamp(wanted)))
-    }
-
     /// Checks that a range lies inside, without overflow.
     pub(crate) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
         check_range(self.spec.bytes, offset, bytes)

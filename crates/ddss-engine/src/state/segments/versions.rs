@@ -4,7 +4,7 @@
 //! with the bytes of its home.
 
 use crate::state::segments::Segment;
-use ddss_core::{Access, Failure, HybridClock, Principal, PutConditions, Timestamp, Version};
+use ddss_core::{Access, Failure, Header, HybridClock, Principal, PutConditions, Timestamp, Version};
 
 impl Segment {
     #[inline(always)]
@@ -102,8 +102,22 @@ impl Segment {
         }
     }
 
+    /// Returns data offset, version and timestamp of the newest version, or of a named one.
+    pub(crate) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
+        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
+        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
+        if wanted > self.version {
+            return Err(Failure::VersionMismatch);
+        }
+        if wanted < self.rare().oldest || self.version.0 - wanted.0 > u64::from(self.spec.history_len()) {
+            return Err(Failure::VersionGone);
+        }
+        let line = self.history_offset(wanted).ok_or(Failure::VersionGone)?;
+        Ok((line + Header::DATA_OFFSET, wanted, self.recorded_timestamp(wanted)))
+    }
+
     /// Returns the timestamp of a version that the history holds.
-    pub(super) fn recorded_timestamp(&self, version: Version) -> Timestamp {
+    fn recorded_timestamp(&self, version: Version) -> Timestamp {
         let timestamps = &self.rare().history_timestamps;
         timestamps[(version.0 % timestamps.len() as u64) as usize]
     }
