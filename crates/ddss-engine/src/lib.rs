@@ -34,8 +34,8 @@
 //! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
 //! | `remote/call.rs` | each operation for another home: the message `Call`, or one-sided reads |
 //! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |
-//! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
-//! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
+//! | `remote/cached_gets.rs` | cached copies of remote Temporal segments |
+//! | `remote/remote_ops.rs`, `remote/granted_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
 //! | `remote/name_lookup.rs` | names that the whole cluster agrees on |
 //! | `replication/` | the home's side of its replicas |
 //! | `replication/failover.rs` | transitions of the home's replica |

@@ -5,7 +5,7 @@
 //! history, with the header that is saved there. A reader of a Delta segment takes the previous version rather than
 //! wait for a writer. Where reads of a batch cannot overlap, the home executes every get that depends on the lock.
 
-use crate::action::{Action, FetchTarget, RangeSet};
+use crate::action::FetchTarget;
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::ids::StepId;
@@ -13,8 +13,7 @@ use crate::remote::handler::Remote;
 use crate::requester::LocalCaller;
 use crate::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use ddss_core::{
-    Access, Completion, Failure, Header, LockDependency, Message, Outcome, SegmentId, SegmentInfo, SnapshotCheck,
-    Timestamp, Version,
+    Access, Completion, Failure, Header, LockDependency, Message, Outcome, SnapshotCheck, Timestamp, Version,
 };
 
 impl Remote<'_> {
@@ -70,20 +69,6 @@ impl Remote<'_> {
             && self.remote_locks.token_for(client, segment, first).is_some()
     }
 
-    /// Returns the recorded info of a remote segment.
-    #[inline]
-    pub(crate) fn known_segment(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
-        let home = self.home_of(segment);
-        let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
-        (!remote.leaving).then_some(remote.info)
-    }
-
-    /// Returns true if the home has withdrawn a window that a read still uses.
-    fn is_withdrawn(&mut self, segment: SegmentId) -> bool {
-        let home = self.home_of(segment);
-        self.peers.reachable(home).and_then(|peer| peer.remotes.get(&segment)).is_some_and(|remote| remote.leaving)
-    }
-
     fn begin_served_get(&mut self, now: Now, caller: &LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         let step = self.begin(caller, WaitState::Home(transfer))?;
         if let Some(pending) = self.operations.get_mut(step).copied() {
@@ -97,31 +82,6 @@ impl Remote<'_> {
         let message =
             Message::Describe { step: step.to_bits(), principal: caller.principal, segment: transfer.segment };
         self.output.send(self.home_of(transfer.segment), message);
-        Ok(())
-    }
-
-    /// Starts the reads of a get that waits in [`WaitState::Fetch`].
-    #[inline]
-    pub(crate) fn fetch(&mut self, step: StepId, fetching: &PendingReads, target: FetchTarget) -> Result<(), Failure> {
-        let PendingReads { transfer: Transfer { segment, mut parts, .. }, history_version, refresh, .. } = *fetching;
-        let home = self.home_of(segment);
-        let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
-        let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
-        let (window, info) = (remote.window, remote.info);
-        if let Some(layout) = info.layout() {
-            let place = layout.record(self.output.row_of(layout, info.bytes, &parts)?);
-            remote.reads += 1;
-            self.output.push(Action::FetchRecord { node: home, step, window, place, parts, target });
-            return Ok(());
-        }
-        remote.reads += 1;
-        let line = history_version
-            .and_then(|version| Header::history_offset(info.bytes, info.history_len, version))
-            .unwrap_or(0);
-        if refresh {
-            parts = RangeSet::One { offset: 0, bytes: info.bytes as u32 };
-        }
-        self.output.push(Action::Fetch { node: home, step, window, line, parts, target });
         Ok(())
     }
 
@@ -230,6 +190,21 @@ impl Remote<'_> {
         self.restart_fetch(now, step, pending, again);
     }
 
+    /// Handles a served get that the home refused. If it had no room for the bytes, this node reads by itself.
+    pub(crate) fn served_get_refused(&mut self, now: Now, step: StepId, failure: Failure) {
+        let Some(pending) = self.operations.get_mut(step).copied() else { return };
+        let WaitState::Home(transfer) = pending.wait else { return };
+        let may_read = self.known_segment(transfer.segment).is_some_and(|info| {
+            info.copies == 1
+                && info.model.get_rules(transfer.options.requested_model).lock_dependency < LockDependency::Any
+        });
+        if matches!(failure, Failure::Busy(_)) && may_read && now.steady_us < pending.deadline_us {
+            self.fetch_again(now, step, &pending, transfer);
+        } else if let Some(pending) = self.end_pending(step) {
+            self.output.finish(&pending, Outcome::Failed(failure));
+        }
+    }
+
     /// Reads again after the home had no room to execute the get.
     pub(crate) fn fetch_again(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let history_len = self.known_segment(transfer.segment).is_some_and(|info| info.history_len > 0);
@@ -260,23 +235,5 @@ impl Remote<'_> {
         if let Some(pending) = self.end_pending(step) {
             self.output.finish(&pending, Outcome::Failed(failure));
         }
-    }
-
-    /// Ends one read of a remote segment; the last one informs a home that waits for it. Returns the info of a segment that
-    /// stays.
-    #[inline]
-    pub(crate) fn read_ended(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
-        let home = self.home_of(segment);
-        let peer = self.peers.reachable(home)?;
-        let remote = peer.remotes.get_mut(&segment)?;
-        remote.reads = remote.reads.saturating_sub(1);
-        if !remote.leaving {
-            return Some(remote.info);
-        }
-        if remote.reads == 0 {
-            peer.remotes.remove(&segment);
-            self.output.send(home, Message::Forgotten { segment });
-        }
-        None
     }
 }

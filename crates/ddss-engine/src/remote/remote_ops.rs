@@ -6,16 +6,14 @@
 use crate::action::{Action, MessageBody, RangeSet};
 use crate::config::Now;
 use crate::ids::StepId;
-use crate::remote::handler::Remote;
+use crate::remote::handler::{Remote, text_range};
 use crate::requester::{LocalCaller, NewSegment, ReplyFields, Requester};
-use crate::state::peers::{Peer, RemoteSegment};
-use crate::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
+use crate::state::pending::{Continuation, Pending, PendingReads, WaitState};
 use crate::state::remote_locks::RemoteLock;
-use arrayvec::ArrayVec;
-use ddss_core::limits::{ARENA_SLOT_BYTES, HISTORY_MAX, SEGMENT_BYTES_MAX, TEXT_BYTES_MAX};
+use ddss_core::limits::{ARENA_SLOT_BYTES, HISTORY_MAX, SEGMENT_BYTES_MAX};
 use ddss_core::{
-    Access, ArenaRange, Failure, Limit, ListPage, LockToken, Message, Name, NodeId, Operation, Outcome, Payload,
-    Placement, Principal, PutConditions, RemoteWindow, SegmentId, SegmentInfo,
+    Access, ArenaRange, Failure, Limit, ListPage, LockToken, Message, NodeId, Operation, Outcome, Payload,
+    PutConditions, RemoteWindow, SegmentId, SegmentInfo,
 };
 
 impl Pending {
@@ -34,79 +32,6 @@ impl Pending {
 }
 
 impl Remote<'_> {
-    /// Looks up a name that is not at home here, at every connected peer. Returns the segment to create here.
-    pub(crate) fn look_up(
-        &mut self,
-        caller: LocalCaller,
-        name: Name,
-        then: Continuation,
-    ) -> Result<Option<NewSegment>, Failure> {
-        self.segments.admits(&name)?;
-        if matches!(then, Continuation::Allocate(_)) && self.segments.has_name(&name, self.replicas) {
-            return Err(Failure::AlreadyExists);
-        }
-        if self.directory.is_some() {
-            return self.look_up_in_directory(caller, name, then).map(|()| None);
-        }
-        let peers: Vec<_> = self.peers.iter().collect();
-        let (mut asked, mut unreachable_peers) = (AskedPeers::default(), 0);
-        for &(node, up) in &peers {
-            if up { asked.add(node) } else { unreachable_peers += 1 }
-        }
-        let step = self.begin(&caller, WaitState::Lookup)?;
-        self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
-        for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
-            self.send_lookup(node, step, caller.principal, &name);
-        }
-        Ok(if asked.is_empty() { self.end_failed_lookup(step) } else { None })
-    }
-
-    /// Ends a lookup that no connected peer could answer. Returns the segment to create here.
-    fn end_failed_lookup(&mut self, step: StepId) -> Option<NewSegment> {
-        if self.confirm_with_cluster(step) {
-            return None;
-        }
-        let NameLookup { name, then, unreachable_peers, .. } = self.lookups.remove(&step)?;
-        let pending = self.operations.remove(step)?;
-        let outcome = match then {
-            Continuation::Open if unreachable_peers > 0 => Err(Failure::NodeDown),
-            Continuation::Open => Err(Failure::NotFound),
-            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                let (requester, principal) = (pending.caller().requester(), pending.principal);
-                return Some(NewSegment { requester, principal, name, spec });
-            }
-            Continuation::Allocate(spec) => self.allocate_remote(&pending.caller(), name, spec),
-        };
-        if let Err(failure) = outcome {
-            self.output.finish(&pending, Outcome::Failed(failure));
-        }
-        None
-    }
-
-    /// Asks the home of a new segment to create it.
-    pub(crate) fn allocate_remote(
-        &mut self,
-        caller: &LocalCaller,
-        name: Name,
-        spec: ddss_core::Spec,
-    ) -> Result<(), Failure> {
-        // An unknown node is treated like a node that is down.
-        let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
-        let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
-        let step = self.begin(caller, WaitState::Allocate { home })?;
-        let text: ArrayVec<u8, TEXT_BYTES_MAX> = spec.encode().into_iter().chain(name.as_str().bytes()).collect();
-        let operation = Operation::Allocate { spec_and_name: text_range(&text) };
-        self.output.send_with(home, caller.call(step, operation), &text);
-        Ok(())
-    }
-
-    /// Asks a peer whether a segment of that name is at home there.
-    pub(crate) fn send_lookup(&mut self, node: NodeId, step: StepId, principal: Principal, name: &Name) {
-        let text = name.as_str().as_bytes();
-        let message = Message::call(step.to_bits(), principal, 0, Operation::Open { name: text_range(text) });
-        self.output.send_with(node, message, text);
-    }
-
     /// Puts bytes into a remote segment. On error the caller still owns the range table.
     pub(crate) fn put_remote(
         &mut self,
@@ -335,50 +260,6 @@ impl Remote<'_> {
         self.output.reply_page(pending.channel, pending.request, into, page, (node, more));
     }
 
-    /// Handles a change of permissions at a remote home.
-    pub(crate) fn handle_info_change(&mut self, node: NodeId, info: SegmentInfo) {
-        if self.home_of(info.segment) != node {
-            if info.copies > 1 {
-                // The sender is a former home.
-                return;
-            }
-            return self.output.push(Action::Disconnect { node });
-        }
-        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
-            remote.info.permissions = info.permissions;
-        }
-    }
-
-    /// Removes a lookup if this node's answer is outstanding.
-    fn take_lookup(&mut self, step: StepId, node: NodeId) -> Option<NameLookup> {
-        self.lookups.get(&step).filter(|lookup| lookup.asked.contains(node))?;
-        self.lookups.remove(&step)
-    }
-
-    /// Records a home's description; `false` if the table is full.
-    fn record_segment(&mut self, node: NodeId, info: SegmentInfo, window: RemoteWindow) -> bool {
-        let Some(peer) = self.peers.reachable(node) else { return false };
-        if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&info.segment) {
-            return false;
-        }
-        let fresh = RemoteSegment { info, window, reads: 0, leaving: false };
-        let remote = peer.remotes.entry(info.segment).or_insert(fresh);
-        (remote.info, remote.window) = (info, window);
-        true
-    }
-
-    /// Drops the window over a segment that its home has released.
-    pub(crate) fn handle_forget(&mut self, node: NodeId, segment: SegmentId) {
-        let Some(peer) = self.peers.reachable(node) else { return };
-        match peer.remotes.get_mut(&segment) {
-            Some(remote) if remote.reads > 0 => remote.leaving = true,
-            _ => {
-                peer.remotes.remove(&segment);
-                self.output.send(node, Message::Forgotten { segment });
-            }
-        }
-    }
-
     /// Handles the end of an operation at its home. Returns the segment to create here.
     pub(crate) fn handle_ended(
         &mut self,
@@ -454,13 +335,6 @@ impl Remote<'_> {
         None
     }
 
-    /// Records that one peer does not have the name. Returns the segment to create here.
-    fn record_missing(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
-        let lookup = self.lookups.get_mut(&step)?;
-        lookup.asked.remove(node);
-        if lookup.asked.is_empty() { self.end_failed_lookup(step) } else { None }
-    }
-
     /// Ends an operation whose node is gone. Returns the segment to create here.
     pub(crate) fn handle_peer_loss(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
         if let Some(lookup) = self.lookups.get_mut(&step) {
@@ -503,13 +377,8 @@ impl Remote<'_> {
 }
 
 impl Pending {
-    fn caller(&self) -> LocalCaller {
+    pub(crate) fn caller(&self) -> LocalCaller {
         let Pending { channel, request, principal, deadline_us, timeout_us, .. } = *self;
         LocalCaller { channel, request, principal, deadline_us, timeout_us }
     }
-}
-
-/// Returns the range of an operation's text in a message.
-fn text_range(text: &[u8]) -> ArenaRange {
-    ArenaRange { slot: 0, bytes: text.len() as u32 }
 }

@@ -96,20 +96,4 @@ impl Remote<'_> {
             self.output.reply(pending.channel, done, None);
         }
     }
-
-    /// Handles a served get that the home refused. If it had no room for the bytes, this node reads by itself.
-    pub(crate) fn served_get_refused(&mut self, now: Now, step: StepId, failure: Failure) {
-        let Some(pending) = self.operations.get_mut(step).copied() else { return };
-        let WaitState::Home(transfer) = pending.wait else { return };
-        let may_read = self.known_segment(transfer.segment).is_some_and(|info| {
-            info.copies == 1
-                && info.model.get_rules(transfer.options.requested_model).lock_dependency
-                    < ddss_core::LockDependency::Any
-        });
-        if matches!(failure, Failure::Busy(_)) && may_read && now.steady_us < pending.deadline_us {
-            self.fetch_again(now, step, &pending, transfer);
-        } else if let Some(pending) = self.end_pending(step) {
-            self.output.finish(&pending, Outcome::Failed(failure));
-        }
-    }
 }

@@ -13,9 +13,7 @@ use crate::requester::LocalCaller;
 use crate::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use crate::state::read_cache::CachedSegment;
 use ddss_core::limits::CACHED_BYTES_MAX;
-use ddss_core::{
-    ChannelId, Completion, Failure, NodeId, Outcome, RequestId, SegmentId, SegmentInfo, Timestamp, Version,
-};
+use ddss_core::{ChannelId, Completion, Failure, Outcome, RequestId, SegmentInfo, Timestamp, Version};
 
 impl Remote<'_> {
     /// Answers from the cache, or starts to fill it; `false` if the get has to go to the home.
@@ -65,17 +63,6 @@ impl Remote<'_> {
         Ok(true)
     }
 
-    /// Reserves space for a copy, if need be by evicting the oldest one.
-    fn reserve_cached_copy(&mut self, bytes: u64) -> Option<CachedSegment> {
-        if self.read_cache.is_full() {
-            let oldest = self.read_cache.oldest()?;
-            self.evict_cached(oldest);
-        }
-        let at = self.segments.allocate_blocks(bytes)?;
-        let (version, timestamp) = (Version(0), Timestamp(0));
-        Some(CachedSegment { at, bytes, version, timestamp, read_start_us: 0, is_filling: true, is_invalidated: false })
-    }
-
     fn answer_from(&mut self, copy: &CachedSegment, channel: ChannelId, request: RequestId, transfer: &Transfer) {
         let done = Completion::bare(request, Outcome::Done);
         let mut done = Completion { version: copy.version, timestamp: copy.timestamp, ..done };
@@ -105,36 +92,6 @@ impl Remote<'_> {
         self.end_pending(step);
         if copy.is_invalidated {
             self.evict_cached(transfer.segment);
-        }
-    }
-
-    /// Drops a copy whose fill failed, after the fabric stopped writing to it.
-    pub(crate) fn drop_cache_fill(&mut self, segment: SegmentId) {
-        if self.read_cache.get(segment).is_some_and(|copy| copy.is_filling) {
-            self.evict_cached(segment);
-        }
-    }
-
-    /// Invalidates the cached copy of a segment that a local client changed or that is gone.
-    pub(crate) fn invalidate_cached(&mut self, segment: SegmentId) {
-        if planted!(self.segments, UnspoiltCopy) {
-            return;
-        }
-        if !self.read_cache.invalidate_fill(segment) {
-            self.evict_cached(segment);
-        }
-    }
-
-    /// Invalidates all cached copies of segments of one home.
-    pub(crate) fn invalidate_cached_of(&mut self, home: NodeId) {
-        for segment in self.read_cache.of_home(home) {
-            self.invalidate_cached(segment);
-        }
-    }
-
-    fn evict_cached(&mut self, segment: SegmentId) {
-        if let Some(copy) = self.read_cache.remove(segment) {
-            self.segments.free_blocks(copy.at, copy.bytes);
         }
     }
 }
