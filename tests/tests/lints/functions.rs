@@ -14,7 +14,6 @@ const LONGER: &[(&str, &str)] = &[
     ("crates/ddss-sim/src/load/completions.rs", "done"),
     ("crates/ddss-sim/src/load/workload.rs", "choose"),
     ("crates/ddss-sim/src/load/workload.rs", "ask_for"),
-    ("crates/ddssd/src/control/raft/directory.rs", "apply_command"),
     ("crates/ddssd/src/shard/event_loop.rs", "new"),
     ("crates/ddssd/src/shard/executor.rs", "execute"),
     ("crates/ddssd/src/shard/shard.rs", "start"),

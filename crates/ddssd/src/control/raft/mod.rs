@@ -1,8 +1,9 @@
 //! The Raft group of the cluster and its replicated state.
 //!
 //! `types` binds the Raft library to our commands; `log` and `snapshot` are its files. `state_machine` applies
-//! committed entries to the `directory`; `network` carries its calls.
+//! committed entries to the `directory` by `commands`; `network` carries its calls.
 
+mod commands;
 pub(crate) mod directory;
 pub(crate) mod log;
 pub(crate) mod network;
