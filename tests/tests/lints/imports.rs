@@ -71,8 +71,6 @@ const METHODS_IN_CIRCLES: &[(&str, &str, usize)] = &[
     ("ddss-stream", "Endpoint", 8),
     ("ddss-verbs", "Iwarp", 3),
     ("ddss-verbs", "Rdma", 2),
-    ("ddssd", "Context", 6),
-    ("ddssd", "Directory", 2),
 ];
 
 // If this failed, the files of one type could only be read together, as those of `Home` once.

@@ -3,9 +3,9 @@
 //! One line of JSON in, one line out; a node that leaves reports its progress first. The socket lies beside the clients'
 //! socket; only the daemon's user and root may use it.
 
-use super::failure_detector::DEAD_AFTER;
 use super::membership::identity::delete_cluster_state;
 use super::membership::name_sample::NameSample;
+use super::membership::voters::DEAD_AFTER;
 use super::rpc::types::{Call, Reply};
 use crate::control::member::Member;
 use crate::control::membership::state_file::remove_file_if_present;
@@ -80,7 +80,7 @@ async fn serve_connection(context: &Context, mut stream: UnixStream, state_folde
         Err(error) => AdminResponse::Refused(error.to_string()),
     };
     let sent = send(&mut write, &answer).await;
-    if is_leave && context.has_left.load(Ordering::Acquire) {
+    if is_leave && context.membership.has_left.load(Ordering::Acquire) {
         // Departs after the response: the departure ends this process.
         context.rpc_client.removal.finish_leave();
     }
@@ -100,7 +100,7 @@ async fn send(write: &mut WriteHalf<'_>, answer: &AdminResponse) -> io::Result<(
 
 impl Context {
     async fn status(&self) -> AdminResponse {
-        let (voters, majority, now) = (self.voters(), !self.majority.is_lost(), Instant::now());
+        let (voters, majority, now) = (self.voters(), !self.health.majority.is_lost(), Instant::now());
         let members = self.members();
         let all = || members.iter().map(|&(node, _)| node).collect();
         // Without a majority no death can be decided: this node reports its own view.
@@ -124,7 +124,7 @@ impl Context {
         let mut nodes: Vec<NodeReport> = members.into_iter().map(report).collect();
         nodes.sort_by_key(|report| report.node);
         let names = self.state_machine.read(|directory| directory.names().count());
-        let clock_ahead_us = self.majority.clock_ahead_us();
+        let clock_ahead_us = self.health.majority.clock_ahead_us();
         AdminResponse::Status { node: self.node, leader: self.live_leader(), nodes, names, majority, clock_ahead_us }
     }
 
@@ -141,7 +141,7 @@ impl Context {
         let mut asked = JoinSet::new();
         for &(node, member) in members.iter().filter(|&&(node, _)| node != self.node) {
             let (rpc_client, call) =
-                (self.rpc_client.clone(), Call::WhoIs { node: self.node, registration: self.registration });
+                (self.rpc_client.clone(), Call::WhoIs { node: self.node, registration: self.own.registration });
             asked.spawn(async move {
                 let answer = rpc_client.ask(member, &call, ANSWER_MAX).await;
                 matches!(answer, Ok(Reply::Known { registered: true, .. })).then_some(node)
@@ -158,7 +158,7 @@ impl Context {
         self.rpc_client.removal.set_leaving(true);
         let mut answer = self.request_removal(self.node, force, true).await;
         if let AdminResponse::Left { dropped, .. } = answer {
-            self.has_left.store(true, Ordering::Release);
+            self.membership.has_left.store(true, Ordering::Release);
             delete_cluster_state(state_folder)?;
             remove_file_if_present(state_folder, JOIN_FILE_NAME)?;
             if others > 1 {

@@ -1,6 +1,7 @@
 //! Periodic checks of the control plane: liveness of the nodes, choice of the voters, registration of this node, and
 //! reconciliation of the names that it owns with the directory.
 
+use super::membership::voters::DEAD_AFTER;
 use super::owned_names::NameComparison;
 use super::raft::directory::Directory;
 use super::raft::types::{Command, CommandResult};
@@ -10,7 +11,6 @@ use crate::status::StatusPage;
 use ddss_core::status::Gauge;
 use openraft::ChangeMembers;
 use openraft::error::Fatal;
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,8 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval between two rounds at the start, and the duration of this phase.
 const START_ROUND_INTERVAL: Duration = Duration::from_millis(20);
 const START_PHASE: Duration = Duration::from_secs(3);
-/// A node that has not answered the leader for this time is declared dead.
-pub(super) const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// A node that has answered within this time is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
-/// Time for which a stall report counts. A stalled node repeats it every 400 ms, in calls of up to a second.
-const STALLED_FOR: Duration = Duration::from_secs(2);
 /// Maximum time of one call.
 const CALL_MAX: Duration = Duration::from_secs(1);
 /// Maximum time of a leader's round: a longer wait means that the majority is lost.
@@ -55,7 +51,7 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: N
             // This process was stopped: the others have not had the time to answer.
             leading_since = None;
         }
-        if context.has_left.load(Ordering::Acquire) || context.rpc_client.removal.is_out() {
+        if context.membership.has_left.load(Ordering::Acquire) || context.rpc_client.removal.is_out() {
             return show_no_leader(&pages);
         }
         if let Err(error) = &context.raft.metrics().borrow().running_state {
@@ -105,28 +101,6 @@ fn log_lost(command: &Command) {
     }
 }
 
-/// A node that could vote.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    node: u16,
-    is_leader: bool,
-    is_answering: bool,
-    is_voter: bool,
-}
-
-/// Selects one, three or five voters: first nodes that answer, then present voters, then the lowest ids.
-fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
-    let mut nodes: Vec<Candidate> = nodes.collect();
-    let count = match nodes.len() {
-        0..3 => 1,
-        3..5 => 3,
-        _ => 5,
-    };
-    // The leader stays a voter as long as possible: a change of leader pauses the whole cluster.
-    nodes.sort_by_key(|node| (!node.is_leader, !node.is_answering, !node.is_voter, node.node));
-    nodes.into_iter().take(count).map(|node| node.node.into()).collect()
-}
-
 impl Context {
     /// Publishes the state of the cluster on a status page. No other task writes these gauges.
     fn publish_status(&self, page: &StatusPage) {
@@ -135,18 +109,9 @@ impl Context {
         page.set_gauge(Gauge::Names, self.state_machine.read(Directory::name_count) as u64);
     }
 
-    /// Returns true if a node answers the leader and has not reported a stall. A new leader first gives all nodes
-    /// time.
-    pub(crate) fn is_answering(&self, node: u16, now: Instant, within: Duration) -> bool {
-        if self.stall_reports.time_of(node).is_some_and(|when| now.duration_since(when) <= STALLED_FOR) {
-            return false;
-        }
-        node == self.node || self.last_contact.time_of(node).is_some_and(|when| now.duration_since(when) <= within)
-    }
-
     async fn run_leader_round(&self, now: Instant, since: Instant) {
-        let _one_at_a_time = self.membership_lock.lock().await;
-        self.decommissioning.drop_stale(self.raft.metrics().borrow().current_term, now);
+        let _one_at_a_time = self.membership.lock.lock().await;
+        self.membership.decommissioning.drop_stale(self.raft.metrics().borrow().current_term, now);
         if let Err(reply) = self.complete_founding().await {
             return tracing::debug!(?reply, "cannot end the founding of the cluster yet");
         }
@@ -154,7 +119,7 @@ impl Context {
         for &(node, _) in &members {
             let life = self.state_machine.read(|directory| directory.node_status(node));
             let silent = || {
-                let leased = self.leases.time_of(node);
+                let leased = self.contacts.leases.time_of(node);
                 now.duration_since(since) > DEAD_AFTER
                     && !self.is_answering(node, now, DEAD_AFTER)
                     && leased.is_none_or(|leased| now.duration_since(leased) > DEAD_AFTER)
@@ -162,7 +127,7 @@ impl Context {
             let mut guard = None;
             let command = if life.alive && silent() {
                 // From here on the node gets no lease, and its last lease has expired.
-                guard = self.fenced_nodes.fence(node, silent);
+                guard = self.membership.fenced_nodes.fence(node, silent);
                 if guard.is_none() {
                     continue;
                 }
@@ -192,25 +157,13 @@ impl Context {
         }
     }
 
-    /// Selects the voters as this leader sees the nodes.
-    pub(crate) fn wanted_voters(&self, now: Instant, without: Option<u16>) -> BTreeSet<u64> {
-        let voters = self.voters();
-        let nodes = self.members().into_iter().filter(|&(node, _)| Some(node) != without);
-        choose_voters(nodes.map(|(node, _)| Candidate {
-            node,
-            is_leader: node == self.node,
-            is_answering: self.is_answering(node, now, DEAD_AFTER),
-            is_voter: voters.contains(&node.into()),
-        }))
-    }
-
     /// Asks another node whether this node is still a member, if no leader was heard for a while.
     ///
     /// The cluster sends nothing to a node that it has removed. Each call goes to another node; `RpcClient` handles a
     /// *not a member* reply.
     async fn probe_if_quiet(&self, now: Instant, began: Instant) {
         let leader = self.raft.metrics().borrow().current_leader.and_then(|leader| u16::try_from(leader).ok());
-        let heard = leader.and_then(|leader| self.leader_contact.time_of(leader)).unwrap_or(began);
+        let heard = leader.and_then(|leader| self.contacts.leaders.time_of(leader)).unwrap_or(began);
         if now.duration_since(heard) >= QUIET_AFTER
             && let Some(member) = self.next_other_member()
             && let Err(error) = self.rpc_client.ask(member, &Call::Probe, CALL_MAX).await
@@ -224,8 +177,8 @@ impl Context {
         let life = self.state_machine.read(|directory| directory.node_status(self.node));
         let known = self.state_machine.members().into_iter().find(|&(node, _)| node == self.node);
         // A stalled node is useless to clients; it is alive again when its progress threads go on.
-        let is_known = life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.own_member);
-        if self.stall.is_stalled() {
+        let is_known = life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.own.member);
+        if self.health.stall.is_stalled() {
             return;
         }
         if self.rpc_client.removal.is_out() {
@@ -244,7 +197,7 @@ impl Context {
         {
             return self.stop_superseded(&why).await;
         }
-        let call = Call::Announce { node: self.node, member: self.own_member, run };
+        let call = Call::Announce { node: self.node, member: self.own.member, run };
         match self.ask_leader(&call, CALL_MAX).await {
             Ok(Reply::Refused(why)) => tracing::warn!(why, "the cluster does not know this node"),
             Ok(_) => {}
@@ -348,35 +301,5 @@ mod tests {
     fn snapshots_cost_the_same_for_each_entry() {
         // If this broke, a large directory would be written again for every few names, or the log would grow without bound.
         assert_eq!([0, 4_000, 4_002, 1 << 24].map(snapshot_interval), [2_000, 2_000, 2_001, 50_000]);
-    }
-
-    #[test]
-    fn voter_count_is_odd_and_answering_nodes_are_preferred() {
-        // If this broke, the death of a minority would stop all names, or votes would move without need.
-        let all: &[u16] = &[1, 2, 3, 4, 5, 6, 7];
-        let chosen = |nodes: &[u16], leader: u16, silent: &[u16], voters: &[u16]| {
-            let candidates = nodes.iter().map(|&node| Candidate {
-                node,
-                is_leader: node == leader,
-                is_answering: !silent.contains(&node),
-                is_voter: voters.contains(&node),
-            });
-            choose_voters(candidates).into_iter().collect::<Vec<u64>>()
-        };
-        for (nodes, leader, silent, voters, expected) in [
-            (&all[..1], 1, &[][..], &[1][..], &[1][..]),
-            (&all[..2], 2, &[], &[2], &[2]),
-            (&all[..3], 1, &[], &[1], &[1, 2, 3]),
-            (&all[..4], 1, &[], &[1, 2, 3], &[1, 2, 3]),
-            (&all[..4], 1, &[2], &[1, 2, 3], &[1, 3, 4]),
-            (&all[..5], 1, &[], &[1, 2, 3], &[1, 2, 3, 4, 5]),
-            (all, 7, &[], &[3, 4, 5, 6, 7], &[3, 4, 5, 6, 7]),
-            // Two nodes die: their votes go to learners, and do not return when the nodes are alive again.
-            (&all[..6], 3, &[1, 2], &[1, 2, 3, 4, 5], &[1, 3, 4, 5, 6]),
-            (all, 3, &[1, 2], &[1, 2, 3, 4, 5], &[3, 4, 5, 6, 7]),
-            (all, 3, &[], &[3, 4, 5, 6, 7], &[3, 4, 5, 6, 7]),
-        ] {
-            assert_eq!(chosen(nodes, leader, silent, voters), expected, "{nodes:?} {leader} {silent:?} {voters:?}");
-        }
     }
 }

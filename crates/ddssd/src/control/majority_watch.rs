@@ -44,7 +44,7 @@ impl MajorityCheck {
 pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, events: EventSenders) {
     let starting = Some(Instant::now());
     let mut seen = MajorityCheck { starting, answered: None, confirmed: None, is_current: false, wanted: None };
-    while !context.has_left.load(Ordering::Acquire) && !context.has_stopped() {
+    while !context.membership.has_left.load(Ordering::Acquire) && !context.has_stopped() {
         context.check_majority(&mut seen).await;
         if !seen.is_confirmed() {
             (seen.is_current, seen.wanted) = (false, None);
@@ -52,7 +52,7 @@ pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, eve
         pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, seen.is_current.into()));
         let is_starting = seen.starting.is_some_and(|began| began.elapsed() < CONFIRMED_WITHIN);
         let has_majority = is_starting || seen.is_confirmed();
-        if context.majority.swap(has_majority) != has_majority {
+        if context.health.majority.swap(has_majority) != has_majority {
             events.send(ControlEvent::Majority(has_majority));
             if has_majority {
                 tracing::info!("most voters of the cluster can be reached again");
@@ -64,7 +64,7 @@ pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, eve
     }
     // Nobody updates them any more.
     pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, 0));
-    context.majority.swap(false);
+    context.health.majority.swap(false);
 }
 
 impl Context {
@@ -74,7 +74,7 @@ impl Context {
             seen.confirmed = self.has_majority().then(Instant::now);
             seen.is_current = seen.confirmed.is_some() && self.has_own_entries();
             seen.starting = seen.starting.filter(|_| !seen.is_current);
-            self.majority.set_clock_ahead(0);
+            self.health.majority.set_clock_ahead(0);
             return;
         }
         if seen.is_current && seen.answered.is_some_and(|answered| answered.elapsed() < ASK_INTERVAL) {
@@ -86,7 +86,7 @@ impl Context {
             Ok(Reply::HasMajority { newest, clock_us }) => {
                 // The leader answered halfway, give or take.
                 let halfway = clock.saturating_add(asked.elapsed().as_micros() as i64 / 2);
-                self.majority.set_clock_ahead(halfway.saturating_sub(clock_us));
+                self.health.majority.set_clock_ahead(halfway.saturating_sub(clock_us));
                 (seen.starting, seen.answered, seen.confirmed) = (None, Some(asked), Some(asked));
                 // The leader's newest entry moves on with each name that is made.
                 let wanted = *seen.wanted.get_or_insert(newest);
@@ -114,7 +114,7 @@ impl Context {
 
     /// Returns true if a node has answered this leader's calls lately.
     pub(super) fn is_heard(&self, node: u16, now: Instant) -> bool {
-        let heard = self.last_contact.time_of(node);
+        let heard = self.contacts.answers.time_of(node);
         node == self.node || heard.is_some_and(|heard| now.duration_since(heard) <= HEARD_WITHIN)
     }
 }

@@ -14,9 +14,7 @@ use super::owned_names::OwnedNames;
 use super::raft::types::{Command, CommandResult};
 use super::rpc::types::{Call, Reply};
 use crate::control::rpc::context::Context;
-use crate::control::rpc::types::not_now_reply;
 use ddss_engine::{Proposal, ProposalKind};
-use openraft::error::{CheckIsLeaderError, RaftError};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,8 +33,8 @@ const STALL_REPORT_AFTER: Duration = Duration::from_millis(LEASE.as_millis() as 
 /// until then the node does not know its roles.
 pub(crate) async fn renew_leases(context: Context, run: u32, events: EventSenders) {
     let mut asked: Option<Instant> = None;
-    while !context.has_left.load(Ordering::Acquire) && !context.rpc_client.removal.is_out() {
-        if context.stall.is_stalled() {
+    while !context.membership.has_left.load(Ordering::Acquire) && !context.rpc_client.removal.is_out() {
+        if context.health.stall.is_stalled() {
             if asked.is_none_or(|asked| asked.elapsed() >= STALL_REPORT_AFTER) {
                 context.report_stall(run).await;
             }
@@ -72,49 +70,6 @@ impl Context {
         if let Err(error) = self.ask_leader(&call, CALL_MAX).await {
             tracing::debug!(%error, "cannot tell the leader that a progress thread hangs");
         }
-    }
-
-    /// Records on the leader that a node is stalled. Reports of an older run are ignored.
-    pub(super) fn record_stall(&self, node: u16, run: u32) -> Reply {
-        if !self.is_leader() {
-            return Reply::NotLeader(self.leader());
-        }
-        if self.state_machine.read(|directory| directory.node_status(node)).run == run {
-            self.stall_reports.record(node);
-        }
-        Reply::Done
-    }
-
-    /// Answers a renewal on the leader.
-    pub(super) async fn renew(&self, node: u16, run: u32) -> Reply {
-        if self.is_leader() && !self.is_member(node) {
-            return not_now_reply("it is no member any more");
-        }
-        {
-            // Uses the lock of `fence`: either the lease is recorded first, or the node is fenced first.
-            let fenced_nodes = self.fenced_nodes.nodes();
-            if fenced_nodes.contains(&node) {
-                return not_now_reply("it is about to be declared dead, or is leaving");
-            }
-            if self.is_leader() && !self.is_heard(node, Instant::now()) {
-                return not_now_reply("it does not answer this leader's calls");
-            }
-            self.leases.record(node);
-            self.stall_reports.forget(node);
-        }
-        let newest = match self.raft.get_read_log_id().await {
-            Ok((newest, _)) => newest,
-            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
-                return Reply::NotLeader(forward.leader_node);
-            }
-            Err(error) => return not_now_reply(error),
-        };
-        let index = newest.map(|log_id| log_id.index);
-        if let Err(error) = self.raft.wait(Some(CALL_MAX)).applied_index_at_least(index, "renew").await {
-            return not_now_reply(error);
-        }
-        let life = self.state_machine.read(|directory| directory.node_status(node));
-        if life.alive && life.run == run { Reply::Newest(newest) } else { not_now_reply("it is not known to be alive") }
     }
 
     /// Proposes a change of a replicated segment. All nodes see the decision; the engine repeats a proposal that

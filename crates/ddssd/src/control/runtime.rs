@@ -3,7 +3,8 @@
 use super::admin;
 use super::bridge::{ControlEvent, ControlRequest, EventSender, EventSenders};
 use super::failure_detector::run_periodic_checks;
-use super::majority::NoMajority;
+use super::fenced_nodes::ProposalsInFlight;
+use super::majority::{Majority, NoMajority};
 use super::membership::founding::founders;
 use super::membership::identity::ClusterOrigin;
 use super::membership::incarnation::Incarnation;
@@ -17,15 +18,14 @@ use super::replication::renew_leases;
 use super::rpc::server::serve;
 use super::rpc::stream::CONNECT_MAX;
 use super::rpc::types::{Call, Reply};
-use super::stall::detect_stalls;
+use super::stall::{Stall, detect_stalls};
 use crate::auth::HandshakeError;
 use crate::config::name_resolution::resolve;
 use crate::control::majority_watch::watch_majority;
 use crate::control::member::Member;
 use crate::control::member::Registration;
 use crate::control::rpc::client::RpcClient;
-use crate::control::rpc::context::Context;
-use crate::control::rpc::last_contact::LastContact;
+use crate::control::rpc::context::{Contacts, Context, Health, MembershipChanges, OwnNode};
 use crate::status::StatusPage;
 use crate::supervisor::Supervisor;
 use ddss_admin::ClusterKey;
@@ -205,45 +205,32 @@ async fn start_control_plane(
     let hello = PeerHello { node: config.node, run: config.run, shards: config.shards };
     let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(supervisor, config.origin.clone());
     let events = EventSenders::new(bridges.iter().map(|(events, _)| events.clone()));
-    let last_contact = LastContact::default();
+    let contacts = Contacts::default();
     let state_machine = StateMachine::open(&config.state_folder, node, events.clone()).map_err(state)?;
     let log = LogStore::open(&config.state_folder, state_machine.snapshot_on_disk()).map_err(state)?;
     let log_full = log.full();
     let registration = Registration { incarnation: config.incarnation, run: config.run };
     check_start(&config, registration, &rpc_client, &log, &state_machine).await?;
-    let network = RaftNetworkClient { rpc_client: rpc_client.clone(), last_contact: last_contact.clone() };
+    let network = RaftNetworkClient { rpc_client: rpc_client.clone(), last_contact: contacts.answers.clone() };
     let group = Arc::new(group_config()?);
     let raft = Raft::new(node.into(), group, network, log, state_machine.clone()).await;
     let raft = raft.map_err(|error| failed(&error))?;
-    let (fenced_nodes, proposals_in_flight) = Default::default();
-    let (membership_lock, next_member) = Default::default();
-    let (majority, stall, stall_reports, leader_contact, leases, decommissioning, has_left) = Default::default();
+    let (join_address, founding_peers) = (config.join.clone(), config.peers.into());
     let context = Context {
         raft,
         state_machine,
         rpc_client,
-        last_contact,
-        leader_contact,
-        registration,
-        majority,
-        stall,
-        stall_reports,
         node,
-        own_member: ours,
-        membership_lock,
-        next_member,
-        leases,
-        fenced_nodes,
-        decommissioning,
-        has_left,
-        proposals_in_flight,
-        log_full,
-        join_address: config.join.clone(),
-        founding_peers: config.peers.into(),
+        own: OwnNode { member: ours, registration, join_address, founding_peers },
+        contacts,
+        membership: MembershipChanges::default(),
+        health: Health { majority: Majority::default(), stall: Stall::default(), log_full },
+        next_member: Arc::default(),
+        proposals_in_flight: ProposalsInFlight::default(),
     };
     let initialized = context.raft.is_initialized().await.map_err(|error| failed(&error))?;
     if config.founder && !initialized {
-        let founders = founders(node, ours, &context.founding_peers);
+        let founders = founders(node, ours, &context.own.founding_peers);
         // Another founder may have been faster, with the same membership.
         if founders.contains_key(&node.into())
             && let Err(error) = context.raft.initialize(founders).await
@@ -259,7 +246,7 @@ async fn start_control_plane(
     admin::serve_admin_socket(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     spawn_critical(supervisor, serve(context.clone(), listener));
     spawn_critical(supervisor, watch_majority(context.clone(), config.pages.clone(), events.clone()));
-    spawn_critical(supervisor, detect_stalls(context.stall.clone(), config.pages.clone()));
+    spawn_critical(supervisor, detect_stalls(context.health.stall.clone(), config.pages.clone()));
     let names = NameComparison::new(owned_names.clone(), events.clone(), config.state_folder);
     spawn_critical(supervisor, run_periodic_checks(context.clone(), config.run, names, config.pages));
     spawn_critical(supervisor, renew_leases(context.clone(), config.run, events));
@@ -359,8 +346,8 @@ impl Context {
         loop {
             let remaining = end.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
-                full |= self.is_leader() && self.log_full.is_full();
-                if !full && (no_majority || self.majority.is_lost()) {
+                full |= self.is_leader() && self.health.log_full.is_full();
+                if !full && (no_majority || self.health.majority.is_lost()) {
                     return Err(io::Error::other(NoMajority));
                 }
                 let kind = if full { io::ErrorKind::StorageFull } else { io::ErrorKind::TimedOut };
@@ -399,7 +386,7 @@ impl Context {
     /// Returns an address of the place where this node joined, if no member is at its known address. Each call
     /// returns the next address of that place.
     async fn resolve_join_address(&self, remaining: Duration) -> Option<Member> {
-        let place = self.join_address.as_ref().filter(|_| self.leader().is_none())?;
+        let place = self.own.join_address.as_ref().filter(|_| self.leader().is_none())?;
         let turn = self.next_member.load(Ordering::Relaxed);
         let found = resolve(place, remaining.min(RESOLVE_MAX)).await.inspect_err(|error| {
             tracing::debug!(%error, %place, "cannot resolve the address where this node joined");

@@ -166,7 +166,7 @@ impl Context {
         // The node may have died a moment ago: only a contact after this moment shows that it lives.
         let asked = Instant::now();
         while asked.elapsed() < HEARD_WITHIN {
-            if node == self.node || self.last_contact.time_of(node).is_some_and(|heard| heard > asked) {
+            if node == self.node || self.contacts.answers.time_of(node).is_some_and(|heard| heard > asked) {
                 return Err(Reply::Refused(loss.refusal_to_remove(node)));
             }
             tokio::time::sleep(HEARD_WITHIN / 20).await;
@@ -204,7 +204,13 @@ impl Context {
         let needs_fence = self.state_machine.read(|directory| directory.node_status(node).alive)
             && self.state_machine.has_replicas(node);
         let term = self.raft.metrics().borrow().current_term;
-        !needs_fence || self.decommissioning.has_lease_expired(&self.fenced_nodes, node, term, Instant::now())
+        !needs_fence
+            || self.membership.decommissioning.has_lease_expired(
+                &self.membership.fenced_nodes,
+                node,
+                term,
+                Instant::now(),
+            )
     }
 
     async fn remove_vote(&self, node: u16) -> Result<(), Reply> {

@@ -45,7 +45,7 @@ impl Context {
         if applied.is_none() {
             return Err(not_now_reply("the first voters have not agreed on the cluster yet"));
         }
-        let all = ChangeMembers::AddNodes(listed(&self.founding_peers).collect());
+        let all = ChangeMembers::AddNodes(listed(&self.own.founding_peers).collect());
         let ended = self.raft.change_membership(all, true).await;
         ended.map(drop).map_err(|error| write_error_reply(&error))
     }

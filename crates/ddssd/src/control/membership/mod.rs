@@ -2,8 +2,8 @@
 //!
 //! `identity` and `incarnation` are files in the state folder; `registration` checks them with the other nodes.
 //! `founding` starts a cluster. `decommission` removes a node on the leader (`decommissioning` fences it meanwhile,
-//! `name_sample` reports its segments), and `removal` is the removed node's side. `recovery` begins a new cluster with
-//! what one node has of a lost one.
+//! `name_sample` reports its segments), `voters` chooses the voters, and `removal` is the removed node's side. `recovery`
+//! begins a new cluster with what one node has of a lost one.
 
 pub(crate) mod decommission;
 pub(crate) mod decommissioning;
@@ -15,3 +15,4 @@ pub(crate) mod recovery;
 pub(crate) mod registration;
 pub(crate) mod removal;
 pub(crate) mod state_file;
+pub(crate) mod voters;

@@ -93,22 +93,9 @@ impl StartCheck {
 }
 
 impl Context {
-    /// Reports the known registration of a starting node. This node may lag behind, but its knowledge stays true: an
-    /// id belongs to one folder, and starts only count upwards.
-    pub(in crate::control) fn registration_status(&self, node: u16, next: Registration) -> Reply {
-        let known = self.state_machine.read(|directory| directory.registration(node));
-        let member = self.members().into_iter().find(|&(other, _)| other == node).map(|(_, member)| member);
-        if let Some(known) = known.filter(|known| !known.admits(next)) {
-            return Reply::Refused(known.refusal(node, member, next));
-        }
-        // A survivor of the former cluster has no vote in this one that it could have forgotten.
-        let is_new = self.state_machine.read(|directory| directory.is_unreturned(node));
-        Reply::Known { registered: known.is_some() && !is_new, member }
-    }
-
     /// Registers this start of this node. An error says why the cluster refuses it.
     pub(in crate::control) async fn register(&self) -> Result<(), String> {
-        let (node, next) = (self.node, self.registration);
+        let (node, next) = (self.node, self.own.registration);
         if self.is_registered() {
             return Ok(());
         }
@@ -130,38 +117,21 @@ impl Context {
             return Ok(());
         }
         let Some(member) = self.next_other_member() else { return Ok(()) };
-        let call = Call::WhoIs { node: self.node, registration: self.registration };
+        let call = Call::WhoIs { node: self.node, registration: self.own.registration };
         match self.rpc_client.ask(member, &call, CALL_MAX).await {
             Ok(Reply::Refused(why)) => Err(why),
             _ => Ok(()),
         }
     }
 
-    /// Returns true if this start is the newest known registration of this node.
-    pub(in crate::control) fn is_registered(&self) -> bool {
-        self.state_machine.read(|directory| directory.registration(self.node)) == Some(self.registration)
-    }
-
     /// Stops this daemon, because another daemon is this node now. Until then this daemon sends nothing, and
     /// disclaims no name of the other daemon.
     pub(in crate::control) async fn stop_superseded(&self, why: &str) {
         tracing::error!(why, "this daemon is not the node any more that it was: stopping");
-        self.has_left.store(true, Ordering::Release);
+        self.membership.has_left.store(true, Ordering::Release);
         if let Err(error) = self.raft.shutdown().await {
             tracing::debug!(%error, "the Raft group of this node had stopped before");
         }
         self.rpc_client.removal.supersede();
-    }
-
-    /// Returns true if a Raft message comes from another cluster: this node has founded its own and is alone in it.
-    /// This happens when a voter restarts without its state and without peers.
-    pub(in crate::control) fn is_from_other_cluster(&self, leader: Option<u64>) -> bool {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow();
-        let mut voters = metrics.membership_config.membership().voter_ids();
-        let is_alone = voters.next() == Some(self.node.into())
-            && voters.next().is_none()
-            && metrics.membership_config.nodes().count() == 1;
-        is_alone && leader != Some(self.node.into())
     }
 }

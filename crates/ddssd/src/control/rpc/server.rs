@@ -118,7 +118,7 @@ impl ListenerState {
 impl Context {
     /// Returns the reply to a node of the cluster from which this one was recovered. One that joins has no number yet.
     fn reply_to_former(&self, node: u16) -> Reply {
-        let (here, at) = (self.node, self.own_member);
+        let (here, at) = (self.node, self.own.member);
         Reply::Superseded(format!(
             "node {node} belongs to the cluster that node {here} has recovered as a new one: `ddss cluster recover --join {at}` takes it \
              in with its segments"
@@ -143,7 +143,7 @@ impl Context {
                 if let (Ok(AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)), Some(leader)) =
                     (&result, leader.and_then(|leader| u16::try_from(leader).ok()))
                 {
-                    self.leader_contact.record(leader);
+                    self.contacts.leaders.record(leader);
                 }
                 Reply::Append(result)
             }
@@ -182,7 +182,7 @@ impl Context {
             return Reply::Refused("the proposal is invalid".to_owned());
         }
         // Refused at once: it would wait for disk space, and take effect after the caller has given up.
-        if self.is_leader() && self.log_full.is_full() {
+        if self.is_leader() && self.health.log_full.is_full() {
             return Reply::LogFull;
         }
         // Refused for the same reason: it would wait for a majority.
@@ -237,7 +237,7 @@ impl Context {
         if !self.is_leader() {
             return Reply::NotLeader(self.leader());
         }
-        let _one_at_a_time = self.membership_lock.lock().await;
+        let _one_at_a_time = self.membership.lock.lock().await;
         match self.complete_founding().await {
             Ok(()) => change.await,
             Err(reply) => reply,
@@ -247,16 +247,7 @@ impl Context {
     /// Returns true if a proposal may name a node. A node that is being removed has already lost its replicas as
     /// neighbours. It must not unpair them before they take over, and must not disclaim names that go with it.
     fn is_valid_target(&self, node: u16) -> bool {
-        !self.is_leader() || self.is_member(node) && !self.fenced_nodes.is_fenced(node)
-    }
-
-    pub(crate) fn is_member(&self, node: u16) -> bool {
-        self.raft.metrics().borrow().membership_config.membership().get_node(&node.into()).is_some()
-    }
-
-    /// Returns true if this node knows that a node left or was removed.
-    pub(crate) fn is_removed(&self, node: u16) -> bool {
-        self.state_machine.read(|directory| directory.is_removed(node))
+        !self.is_leader() || self.is_member(node) && !self.membership.fenced_nodes.is_fenced(node)
     }
 
     async fn join(&self, wanted: Option<u16>, member: Member) -> Reply {
@@ -334,7 +325,7 @@ impl Context {
             return not_now_reply("it does not answer this leader's calls");
         }
         // A node announces itself only while its progress threads work. An older report must not declare it dead again.
-        self.stall_reports.forget(node);
+        self.contacts.stall_reports.forget(node);
         match self.raft.client_write(Command::Alive { node, run }).await {
             Ok(_) => Reply::Done,
             Err(error) => write_error_reply(&error),
