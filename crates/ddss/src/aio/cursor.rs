@@ -4,9 +4,9 @@
 use super::Segment;
 use crate::error::Error;
 use crate::options::{GetOptions, PutOptions};
-use crate::plan::read_window::{ReadWindow, target};
+use crate::plan::read_window::ReadWindow;
+use crate::plan::write_buffer::WriteBuffer;
 use crate::value::{Stamp, Value};
-use ddss_core::limits::VALUE_BYTES_MAX;
 use ddss_core::{BadArgument, Failure};
 use std::future::{Future, poll_fn};
 use std::io::{self, SeekFrom};
@@ -116,10 +116,7 @@ impl Reader<'_> {
 #[must_use = "nothing is written before `finish`"]
 pub struct Writer<'p> {
     segment: Segment,
-    offset: u64,
-    value: Vec<u8>,
-    /// Place of the cursor in the value.
-    at: u64,
+    buffer: WriteBuffer,
     options: PutOptions<'p>,
     /// The put in flight.
     putting: Option<Boxed<'p, Stamp>>,
@@ -132,7 +129,7 @@ pub struct Writer<'p> {
 impl std::fmt::Debug for Writer<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = out.debug_struct("aio::Writer");
-        out.field("segment", &self.segment).field("at", &self.at).finish_non_exhaustive()
+        out.field("segment", &self.segment).field("at", &self.buffer.at()).finish_non_exhaustive()
     }
 }
 
@@ -142,26 +139,12 @@ impl Writer<'_> {
         if self.is_closed {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the writer is closed: its value is put"));
         }
-        let room = self.segment.len().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
-        let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
-        if length == 0 && !bytes.is_empty() {
-            let what = format!("{} has no more than {room} bytes from {} on", self.segment.name(), self.offset);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
-        }
-        let at = self.at as usize;
-        let end = at + length;
-        if self.value.len() < end {
-            self.value.resize(end, 0);
-        }
-        self.value[at..end].copy_from_slice(&bytes[..length]);
-        self.at += length as u64;
-        Ok(length)
+        self.buffer.write(bytes, self.segment.len(), self.segment.name())
     }
 
     /// Moves the cursor in the value.
     pub fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = target(to, self.at, self.value.len() as u64)?;
-        Ok(self.at)
+        self.buffer.seek(to)
     }
 
     /// Returns version and timestamp of the value, once it is put.
@@ -184,10 +167,10 @@ impl Writer<'_> {
             return Poll::Ready(Err(Error::bad_argument("put", self.segment.name(), refused)));
         }
         self.is_closed = true;
-        let Self { segment, offset, value, options, .. } = self;
+        let Self { segment, buffer, options, .. } = self;
         let put = || {
-            let (segment, offset) = (segment.clone(), *offset);
-            let (value, options) = (std::mem::take(value), std::mem::take(options));
+            let (segment, offset) = (segment.clone(), buffer.offset);
+            let (value, options) = (std::mem::take(&mut buffer.value), std::mem::take(options));
             Box::pin(async move { segment.put_with(&[(offset, &value[..])], options).await }) as Boxed<'_, Stamp>
         };
         let put = ready!(self.putting.get_or_insert_with(put).as_mut().poll(context));
@@ -207,7 +190,8 @@ impl Segment {
     /// Returns a writer of a value that begins at `offset` for tasks: [`Segment::writer`](crate::Segment::writer).
     pub fn writer<'p>(&self, offset: u64, options: PutOptions<'p>) -> Writer<'p> {
         let segment = self.clone();
-        Writer { segment, offset, value: Vec::new(), at: 0, options, putting: None, is_closed: false, stamp: None }
+        let buffer = WriteBuffer::new(offset);
+        Writer { segment, buffer, options, putting: None, is_closed: false, stamp: None }
     }
 }
 

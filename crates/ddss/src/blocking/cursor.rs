@@ -3,9 +3,9 @@
 use super::Segment;
 use crate::error::Error;
 use crate::options::{GetOptions, PutOptions};
-use crate::plan::read_window::{ReadWindow, target};
+use crate::plan::read_window::ReadWindow;
+use crate::plan::write_buffer::WriteBuffer;
 use crate::value::Stamp;
-use ddss_core::limits::VALUE_BYTES_MAX;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::ops::RangeBounds;
 
@@ -105,36 +105,20 @@ impl Seek for Reader<'_> {
 #[must_use = "nothing is written before `finish`"]
 pub struct Writer<'p> {
     segment: Segment,
-    offset: u64,
-    value: Vec<u8>,
-    /// Place of the cursor in the value.
-    at: u64,
+    buffer: WriteBuffer,
     options: PutOptions<'p>,
 }
 
 impl Writer<'_> {
     /// Puts all bytes that were written.
     pub fn finish(self) -> Result<Stamp, Error> {
-        self.segment.put_with(&[(self.offset, &self.value)], self.options)
+        self.segment.put_with(&[(self.buffer.offset, &self.buffer.value)], self.options)
     }
 }
 
 impl Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.segment.len().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
-        let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
-        if length == 0 && !bytes.is_empty() {
-            let what = format!("{} has no more than {room} bytes from {} on", self.segment.name(), self.offset);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
-        }
-        let at = self.at as usize;
-        let end = at + length;
-        if self.value.len() < end {
-            self.value.resize(end, 0);
-        }
-        self.value[at..end].copy_from_slice(&bytes[..length]);
-        self.at += length as u64;
-        Ok(length)
+        self.buffer.write(bytes, self.segment.len(), self.segment.name())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -144,8 +128,7 @@ impl Write for Writer<'_> {
 
 impl Seek for Writer<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = target(to, self.at, self.value.len() as u64)?;
-        Ok(self.at)
+        self.buffer.seek(to)
     }
 }
 
@@ -173,7 +156,7 @@ impl Segment {
     /// Returns a writer of a value that begins at `offset`, for code that takes [`Write`] and [`Seek`]. Its end obeys the
     /// options.
     pub fn writer<'p>(&self, offset: u64, options: PutOptions<'p>) -> Writer<'p> {
-        Writer { segment: self.clone(), offset, value: Vec::new(), at: 0, options }
+        Writer { segment: self.clone(), buffer: WriteBuffer::new(offset), options }
     }
 }
 

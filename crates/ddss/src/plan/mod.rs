@@ -7,5 +7,6 @@ pub(crate) mod listing;
 pub(crate) mod ranges;
 pub(crate) mod read_window;
 pub(crate) mod transfer;
+pub(crate) mod write_buffer;
 
 pub(crate) use call_plan::{CallPlan, Decoder, Outgoing, PlannedCall, Reply, list_bytes};
