@@ -22,7 +22,7 @@
 //! | `home/` | this node as a home: which handler does a step, and the work that follows from it |
 //! | `home/execute.rs` | each operation at its home, for clients of this node and for peers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | uncontended puts, and puts that fit in a ring entry |
-//! | `home/metadata.rs`, `home/uploads.rs` | lists, segment info and permissions; large puts |
+//! | `home/metadata.rs`, `home/upload_calls.rs` | lists, segment info and permissions; large puts |
 //! | `home/roles.rs`, `home/replica_messages.rs` | decisions of the cluster; messages between a home and its replica |
 //! | `home/follow_up.rs` | operations that a replica has acknowledged, and the service of lock queues |
 //! | `operations/` | gets, puts, atomics, locks and sweeps at their home, by the handler `Operations` |

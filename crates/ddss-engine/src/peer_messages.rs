@@ -4,7 +4,7 @@ use crate::action::{Action, CommitSource};
 use crate::config::Now;
 use crate::engine::Engine;
 use crate::fault_injection::planted;
-use crate::home::uploads::Uploader;
+use crate::home::upload_calls::Uploader;
 use crate::ids::StepId;
 use crate::remote::served_get::ServedReply;
 use crate::requester::{Caller, ReplyFields, Requester};

@@ -4,7 +4,7 @@
 use crate::action::{CommitSource, RangeSet};
 use crate::config::Now;
 use crate::home::handler::Home;
-use crate::home::uploads::Uploader;
+use crate::home::upload_calls::Uploader;
 use crate::requester::{Caller, Requester};
 use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::state::memory::uploads::UploadOwner;

@@ -2,8 +2,8 @@
 
 use crate::action::{Action, RangeSet};
 use crate::config::Now;
+use crate::replica::forwarded_parts::ForwardedPart;
 use crate::replica::handler::{ReplicaPiece, ReplicaStore};
-use crate::replica::large_puts::ForwardedPart;
 use ddss_core::{Message, NodeId};
 
 impl ReplicaStore<'_> {

@@ -16,7 +16,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// A place on the channel, and an arena run if the call needs one.
-pub(super) type Place = (CallId, Option<ArenaRun>);
+pub(super) type ChannelPlace = (CallId, Option<ArenaRun>);
 
 /// Maximum number of releases that wait for a place. A node grants no more locks of other nodes; beyond this number the
 /// leases end the locks.
@@ -32,7 +32,7 @@ struct WaitingTask {
 /// Capacity that a task was granted and has not taken yet.
 struct Granted {
     ticket: u64,
-    place: Place,
+    place: ChannelPlace,
     deadline: Instant,
 }
 
@@ -56,9 +56,9 @@ impl Queue {
 /// Source of the places that waiting tasks need.
 pub(super) trait Places {
     /// Takes a place for a call of that priority with `bytes` of arena memory.
-    fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place>;
+    fn take_place(&self, priority: Priority, bytes: usize) -> Option<ChannelPlace>;
     /// Returns an unused place.
-    fn give_place(&self, place: Place);
+    fn give_place(&self, place: ChannelPlace);
     /// Begins a release if a place is free; [`send`](Self::send) submits it.
     fn begin_release(&self, segment: SegmentId, token: LockToken) -> Option<CallId>;
     /// Submits calls that have begun: one bit for each place.
@@ -121,7 +121,7 @@ impl Backpressure {
     }
 
     /// Takes the capacity that a task was granted. If there is none yet, registers the waker.
-    pub(super) fn claim(&self, ticket: u64, waker: &Waker) -> Option<Place> {
+    pub(super) fn claim(&self, ticket: u64, waker: &Waker) -> Option<ChannelPlace> {
         let mut queue = self.queue();
         if let Some(at) = queue.granted.iter().position(|granted| granted.ticket == ticket) {
             return Some(queue.granted.swap_remove(at).place);

@@ -11,7 +11,7 @@
 //! was dropped is cancelled.
 
 use self::pauses::Pauses;
-use super::backpressure::{Backpressure, Place, Places};
+use super::backpressure::{Backpressure, ChannelPlace, Places};
 use crate::call::arena::{ArenaRun, SharedSlots};
 use crate::call::channels::{ChannelPool, NoCompletion};
 use crate::call::priority::Priority;
@@ -242,7 +242,7 @@ impl SharedChannel {
 
     /// Takes capacity for a new call, if no call of its priority is queued.
     #[inline]
-    fn take_room(&self, priority: Priority, bytes: usize) -> Option<Place> {
+    fn take_room(&self, priority: Priority, bytes: usize) -> Option<ChannelPlace> {
         if self.backpressure.is_empty(priority) { self.take_place(priority, bytes) } else { None }
     }
 
@@ -254,7 +254,7 @@ impl SharedChannel {
         (priority, bytes): (Priority, usize),
         deadline: Instant,
         waker: &Waker,
-    ) -> Result<Place, u64> {
+    ) -> Result<ChannelPlace, u64> {
         // Abandoned calls may have ended.
         self.run_combined(0);
         let ticket = match ticket {

@@ -41,7 +41,7 @@ impl WaitQueue {
         deadline: Instant,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let place = Place::new(self, priority);
+        let place = QueuePlace::new(self, priority);
         loop {
             let is_first = place.is_first();
             if is_first && let Some(found) = look() {
@@ -75,13 +75,13 @@ impl WaitQueue {
 }
 
 /// This thread's place in the queue; dropping it leaves the queue.
-struct Place<'a> {
+struct QueuePlace<'a> {
     line: &'a WaitQueue,
     priority: Priority,
     thread: Thread,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueuePlace<'a> {
     fn new(line: &'a WaitQueue, priority: Priority) -> Self {
         let thread = std::thread::current();
         let mut queues = line.queues();
@@ -96,7 +96,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut queues = self.line.queues();
         queues[self.priority.index()].retain(|queued| queued.id() != self.thread.id());

@@ -111,7 +111,7 @@ impl Context {
 
     async fn run_leader_round(&self, now: Instant, since: Instant) {
         let _one_at_a_time = self.membership.lock.lock().await;
-        self.membership.decommissioning.drop_stale(self.raft.metrics().borrow().current_term, now);
+        self.membership.departing.drop_stale(self.raft.metrics().borrow().current_term, now);
         if let Err(reply) = self.complete_founding().await {
             return tracing::debug!(?reply, "cannot end the founding of the cluster yet");
         }

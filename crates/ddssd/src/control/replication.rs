@@ -1,4 +1,5 @@
-//! Replicated segments: the proposals of homes and replicas, and the leases of homes.
+//! Replicated segments: the proposals of homes and replicas, and the leases of homes. The engine of the home chooses the
+//! node of its replica (`failover.rs` there); the cluster decides whether that node may take over.
 //!
 //! A home serves its replicated segments until two seconds after it last *sent* a renewal. The leader must have
 //! replied that the node is alive and that it still leads. It grants no lease to a node that does not answer its own

@@ -136,7 +136,7 @@ async fn serve(listener: TcpListener, reader: Arc<CachedReader>) {
 async fn serve_connection(mut stream: TcpStream, reader: &CachedReader) -> io::Result<()> {
     let answer = match read_head(&mut stream).await? {
         Head::Whole(head) => answer(&head, reader),
-        Head::TooLong => Answer::plain(431, "Request Header Fields Too Large", "the request is too long\n"),
+        Head::TooLong => HttpAnswer::plain(431, "Request Header Fields Too Large", "the request is too long\n"),
         Head::Ended => return Ok(()),
     };
     stream.write_all(answer.head().as_bytes()).await?;
@@ -189,7 +189,7 @@ enum Body {
     Metrics(Arc<Read>),
 }
 
-struct Answer {
+struct HttpAnswer {
     code: u16,
     reason: &'static str,
     kind: &'static str,
@@ -197,7 +197,7 @@ struct Answer {
     has_body: bool,
 }
 
-impl Answer {
+impl HttpAnswer {
     fn plain(code: u16, reason: &'static str, text: &str) -> Self {
         let kind = "text/plain; charset=utf-8";
         Self { code, reason, kind, body: Body::Text(text.to_owned()), has_body: true }
@@ -226,8 +226,8 @@ impl Answer {
 }
 
 /// Answers a request. Only its first line counts.
-fn answer(head: &[u8], reader: &CachedReader) -> Answer {
-    let malformed = || Answer::plain(400, "Bad Request", "malformed HTTP/1.1 request\n");
+fn answer(head: &[u8], reader: &CachedReader) -> HttpAnswer {
+    let malformed = || HttpAnswer::plain(400, "Bad Request", "malformed HTTP/1.1 request\n");
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let Some(line) = std::str::from_utf8(line).ok().filter(|line| line.bytes().all(|byte| matches!(byte, b' '..=b'~')))
     else {
@@ -240,14 +240,14 @@ fn answer(head: &[u8], reader: &CachedReader) -> Answer {
         return malformed();
     };
     if method != "GET" && method != "HEAD" {
-        return Answer::plain(405, "Method Not Allowed", "use GET or HEAD\n");
+        return HttpAnswer::plain(405, "Method Not Allowed", "use GET or HEAD\n");
     }
     let path = target.split('?').next().unwrap_or_default();
     let known = matches!(path, "/" | "/metrics" | "/health" | "/ready");
     let read = if known { reader.read() } else { None };
     let mut answer = match (path, read) {
-        ("/", _) => Answer::plain(200, "OK", "ddssd: /metrics /health /ready\n"),
-        ("/metrics", Some(read)) => Answer {
+        ("/", _) => HttpAnswer::plain(200, "OK", "ddssd: /metrics /health /ready\n"),
+        ("/metrics", Some(read)) => HttpAnswer {
             code: 200,
             reason: "OK",
             kind: "text/plain; version=0.0.4; charset=utf-8",
@@ -256,14 +256,14 @@ fn answer(head: &[u8], reader: &CachedReader) -> Answer {
         },
         ("/health", Some(read)) => {
             let verdict = health(&read.all);
-            Answer::verdict(verdict.is_good, verdict.text)
+            HttpAnswer::verdict(verdict.is_good, verdict.text)
         }
         ("/ready", Some(read)) => {
             let verdict = readiness(&read.all);
-            Answer::verdict(verdict.is_good, verdict.text)
+            HttpAnswer::verdict(verdict.is_good, verdict.text)
         }
-        (_, None) if known => Answer::plain(500, "Internal Server Error", "the status page cannot be read\n"),
-        _ => Answer::plain(404, "Not Found", "not found: use /metrics, /health or /ready\n"),
+        (_, None) if known => HttpAnswer::plain(500, "Internal Server Error", "the status page cannot be read\n"),
+        _ => HttpAnswer::plain(404, "Not Found", "not found: use /metrics, /health or /ready\n"),
     };
     answer.has_body = method == "GET";
     answer

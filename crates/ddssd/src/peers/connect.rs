@@ -2,7 +2,7 @@
 //! `links.rs` draws the states.
 
 use super::handshake_worker::{HandshakeResult, HandshakeWorker, answer_from_token, log_rejection};
-use super::links::{Candidate, Link, LinkChange, Links, Plain, ReceivedMessage, State};
+use super::links::{Candidate, Link, LinkChange, LinkState, Links, Plain, ReceivedMessage};
 use crate::auth::{Answer, HandshakeError, Initiator, Purpose, agree};
 use crate::status::wall_us;
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
@@ -34,8 +34,8 @@ impl Links {
             });
             link.candidates.iter().for_each(|candidate| due(candidate.since + Self::AUTHENTICATION_MAX));
             match link.state {
-                State::Idle { retry_at } if retry_at <= now => {}
-                State::Idle { retry_at } => {
+                LinkState::Idle { retry_at } if retry_at <= now => {}
+                LinkState::Idle { retry_at } => {
                     due(retry_at);
                     continue;
                 }
@@ -44,15 +44,15 @@ impl Links {
             let begun = Initiator::begin(key, purpose, ours).map_err(|error| error.to_string());
             let begun = begun.and_then(|(initiator, hello)| {
                 let peer = fabric.connect(link.address, &hello).map_err(|error| error.to_string())?;
-                Ok(State::Connecting { peer, initiator })
+                Ok(LinkState::Connecting { peer, initiator })
             });
             link.state = begun.unwrap_or_else(|error| {
                 tracing::warn!(node = link.node.0, address = %link.address, error, "cannot connect");
                 let retry_at = now + link.next_backoff();
                 due(retry_at);
-                State::Idle { retry_at }
+                LinkState::Idle { retry_at }
             });
-            if let State::Connecting { peer, .. } = link.state {
+            if let LinkState::Connecting { peer, .. } = link.state {
                 by_peer.insert(peer, link.node);
             }
         }
@@ -134,27 +134,27 @@ impl Links {
     /// to authenticate first.
     pub(crate) fn connected(&mut self, peer: PeerId, hello: &[u8]) {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else { return };
-        let is_authenticated = matches!(link.state, State::Up { peer: current, .. } if current == peer);
+        let is_authenticated = matches!(link.state, LinkState::Up { peer: current, .. } if current == peer);
         if is_authenticated || link.candidates.iter().any(|candidate| candidate.peer == peer) {
             return;
         }
-        let idle = State::Idle { retry_at: Instant::now() };
+        let idle = LinkState::Idle { retry_at: Instant::now() };
         match std::mem::replace(&mut link.state, idle) {
-            State::Connecting { peer: expected, initiator } if expected == peer => {
+            LinkState::Connecting { peer: expected, initiator } if expected == peer => {
                 let outcome = initiator.finish(hello).and_then(|(theirs, channel)| {
                     if theirs.node == link.node { Ok((theirs, channel)) } else { Err(wrong_node(link, theirs.node)) }
                 });
                 match outcome {
                     Ok((theirs, channel)) => {
                         link.run = theirs.run;
-                        link.state = State::AwaitingWelcome { peer, channel, since: Instant::now() };
+                        link.state = LinkState::AwaitingWelcome { peer, channel, since: Instant::now() };
                         if let Some(staging) = link.expose_staging(self.fabric.as_mut(), peer) {
                             link.post(self.fabric.as_mut(), &welcome(staging));
                         }
                     }
                     Err(error) => {
                         tracing::warn!(node = link.node.0, address = %link.address, %error, "handshake failed");
-                        link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
+                        link.state = LinkState::Idle { retry_at: Instant::now() + link.next_backoff() };
                         self.fabric.close(peer);
                     }
                 }
@@ -175,10 +175,10 @@ impl Links {
             self.fabric.close(peer);
             return ReceivedMessage::None;
         };
-        let idle = State::Idle { retry_at: Instant::now() };
+        let idle = LinkState::Idle { retry_at: Instant::now() };
         match std::mem::replace(&mut link.state, idle) {
-            State::AwaitingWelcome { peer, channel, since } => {
-                link.state = State::Up { peer, channel, ours: true, since };
+            LinkState::AwaitingWelcome { peer, channel, since } => {
+                link.state = LinkState::Up { peer, channel, ours: true, since };
                 link.set_up(staging);
                 ReceivedMessage::Connected { node: link.node, clock, again: false }
             }
@@ -207,11 +207,11 @@ impl Links {
             self.fabric.close(peer);
             return ReceivedMessage::None;
         }
-        let fresh = State::Up { peer, channel, ours: false, since };
+        let fresh = LinkState::Up { peer, channel, ours: false, since };
         let (again, old) = match std::mem::replace(&mut link.state, fresh) {
-            State::Idle { .. } => (false, None),
-            State::Connecting { peer, .. } | State::AwaitingWelcome { peer, .. } => (false, Some(peer)),
-            State::Up { peer, .. } => (true, Some(peer)),
+            LinkState::Idle { .. } => (false, None),
+            LinkState::Connecting { peer, .. } | LinkState::AwaitingWelcome { peer, .. } => (false, Some(peer)),
+            LinkState::Up { peer, .. } => (true, Some(peer)),
         };
         if let Some(old) = old {
             self.fabric.close(old);
@@ -221,7 +221,7 @@ impl Links {
         link.send_queue.clear();
         link.has_overflowed = false;
         let Some(ours) = link.expose_staging(self.fabric.as_mut(), peer) else {
-            link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
+            link.state = LinkState::Idle { retry_at: Instant::now() + link.next_backoff() };
             return ReceivedMessage::None;
         };
         link.post(self.fabric.as_mut(), &welcome(ours));
@@ -234,19 +234,19 @@ impl Links {
         let link = self.links.get_mut(&self.by_peer.remove(&peer)?)?;
         link.candidates.retain(|candidate| candidate.peer != peer);
         let was_up = match &link.state {
-            State::Connecting { peer: current, .. } | State::AwaitingWelcome { peer: current, .. }
+            LinkState::Connecting { peer: current, .. } | LinkState::AwaitingWelcome { peer: current, .. }
                 if *current == peer =>
             {
                 false
             }
-            State::Up { peer: current, .. } if *current == peer => true,
+            LinkState::Up { peer: current, .. } if *current == peer => true,
             // A candidate, or a connection that a newer one has replaced.
             _ => return None,
         };
         link.windows.clear();
         link.send_queue.clear();
         link.has_overflowed = false;
-        link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
+        link.state = LinkState::Idle { retry_at: Instant::now() + link.next_backoff() };
         // The rejecting peer is not authenticated: use its text for the log only.
         let peer_reason = String::from_utf8_lossy(hello);
         if was_up {
@@ -264,11 +264,12 @@ impl Link {
     fn check_precedence(&self, ours: NodeId, theirs: &PeerHello, now: Instant) -> Result<(), String> {
         let is_crossed = theirs.node < ours;
         match &self.state {
-            State::Idle { .. } => Ok(()),
-            State::Connecting { .. } if is_crossed => Ok(()),
-            State::Connecting { .. } => Err(format!("{ours} is connecting to this peer itself")),
-            State::AwaitingWelcome { since, .. } | State::Up { since, .. } => {
-                let made_by_us = matches!(self.state, State::AwaitingWelcome { .. } | State::Up { ours: true, .. });
+            LinkState::Idle { .. } => Ok(()),
+            LinkState::Connecting { .. } if is_crossed => Ok(()),
+            LinkState::Connecting { .. } => Err(format!("{ours} is connecting to this peer itself")),
+            LinkState::AwaitingWelcome { since, .. } | LinkState::Up { since, .. } => {
+                let made_by_us =
+                    matches!(self.state, LinkState::AwaitingWelcome { .. } | LinkState::Up { ours: true, .. });
                 let is_new_run = theirs.run != self.run;
                 let is_settled = now.duration_since(*since) >= Links::SETTLED;
                 if is_new_run || is_settled || (made_by_us && is_crossed) {
@@ -283,7 +284,7 @@ impl Link {
     /// Returns true if this node's own connection stays beside one that the same run of the peer made at the same time.
     /// The peer decides the same way. Otherwise each side would close the connection that the other one keeps.
     fn prefers_own(&self, ours: NodeId, run: u32, now: Instant) -> bool {
-        let (State::AwaitingWelcome { since, .. } | State::Up { since, ours: true, .. }) = &self.state else {
+        let (LinkState::AwaitingWelcome { since, .. } | LinkState::Up { since, ours: true, .. }) = &self.state else {
             return false;
         };
         ours < self.node && run == self.run && now.duration_since(*since) < Links::SETTLED

@@ -36,7 +36,7 @@ pub(crate) type Plain = ArrayVec<u8, { Message::PLAIN_BYTES_MAX }>;
 const _: () = assert!(Message::PLAIN_BYTES_MAX + SEAL_BYTES <= MESSAGE_BYTES_MAX);
 
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum LinkState {
     Idle {
         retry_at: Instant,
     },
@@ -72,7 +72,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Link {
     pub(crate) node: NodeId,
     pub(crate) address: SocketAddr,
-    pub(crate) state: State,
+    pub(crate) state: LinkState,
     pub(crate) candidates: ArrayVec<Candidate, { Links::CANDIDATES_MAX }>,
     pub(crate) retry_after: Duration,
     pub(crate) run: u32,
@@ -176,7 +176,7 @@ impl Links {
         let link = Link {
             node: member.node,
             address: member.address,
-            state: State::Idle { retry_at: Instant::now() },
+            state: LinkState::Idle { retry_at: Instant::now() },
             candidates: ArrayVec::new(),
             retry_after: Self::RETRY_FIRST,
             run: 0,
@@ -196,7 +196,7 @@ impl Links {
     pub(crate) fn rows(&self) -> impl Iterator<Item = PeerRow> + '_ {
         self.links.values().map(|link| PeerRow {
             node: link.node,
-            connected: matches!(link.state, State::Up { .. }),
+            connected: matches!(link.state, LinkState::Up { .. }),
             waiting: link.send_queue.len() as u32,
             windows: link.windows.len() as u32,
             since_us: link.since_us,
@@ -235,7 +235,7 @@ impl Links {
     pub(crate) fn connection_to(&self, node: NodeId) -> Option<(PeerId, RemoteWindow)> {
         let link = self.links.get(&node)?;
         match link.state {
-            State::Up { peer, .. } => Some((peer, link.staging)),
+            LinkState::Up { peer, .. } => Some((peer, link.staging)),
             _ => None,
         }
     }
@@ -253,10 +253,10 @@ impl Links {
             return ReceivedMessage::None;
         };
         let opened = match &mut link.state {
-            State::Up { peer: current, channel, .. } if *current == peer => {
+            LinkState::Up { peer: current, channel, .. } if *current == peer => {
                 channel.open(sealed, plain).map(|length| ReceivedMessage::Message(link.node, length))
             }
-            State::AwaitingWelcome { peer: current, channel, .. } if *current == peer => {
+            LinkState::AwaitingWelcome { peer: current, channel, .. } if *current == peer => {
                 channel.open(sealed, plain).map(|length| self.handle_welcome(peer, &plain[..length]))
             }
             _ => match link.candidates.iter_mut().find(|candidate| candidate.peer == peer) {
@@ -277,7 +277,7 @@ impl Links {
     /// Sends a message, or queues it. Closes the connection of a peer with too many queued messages.
     pub(crate) fn send(&mut self, node: NodeId, plain: &Plain) {
         let Some(link) = self.links.get_mut(&node) else { return };
-        if matches!(link.state, State::Up { .. }) {
+        if matches!(link.state, LinkState::Up { .. }) {
             self.sent += 1;
             self.sent_bytes += plain.len() as u64;
             link.post(self.fabric.as_mut(), plain);
@@ -288,7 +288,7 @@ impl Links {
     pub(crate) fn flush(&mut self) -> bool {
         let mut waits = false;
         for link in self.links.values_mut().filter(|link| !link.send_queue.is_empty()) {
-            let (State::Up { peer, .. } | State::AwaitingWelcome { peer, .. }) = link.state else { continue };
+            let (LinkState::Up { peer, .. } | LinkState::AwaitingWelcome { peer, .. }) = link.state else { continue };
             while link.send_queue.front().is_some_and(|wire| try_send(self.fabric.as_mut(), peer, wire)) {
                 link.send_queue.pop();
             }
@@ -307,7 +307,7 @@ impl Links {
         bytes: u64,
     ) -> Option<RemoteWindow> {
         let link = self.links.get_mut(&node)?;
-        let State::Up { peer, .. } = link.state else { return None };
+        let LinkState::Up { peer, .. } = link.state else { return None };
         if let Some(&window) = link.windows.get(&at) {
             return Some(window);
         }
@@ -327,7 +327,7 @@ impl Links {
     /// Closes every window over the segment whose header is at `at`.
     pub(crate) fn withdraw(&mut self, at: u64) {
         for link in self.links.values_mut() {
-            if let (Some(window), State::Up { peer, .. }) = (link.windows.remove(&at), &link.state) {
+            if let (Some(window), LinkState::Up { peer, .. }) = (link.windows.remove(&at), &link.state) {
                 self.fabric.withdraw(*peer, window.key);
             }
         }
@@ -370,7 +370,8 @@ impl Link {
 
     /// Seals a message for the current connection, in sending order.
     pub(crate) fn post(&mut self, fabric: &mut dyn Fabric, plain: &[u8]) {
-        let (State::Up { peer, channel, .. } | State::AwaitingWelcome { peer, channel, .. }) = &mut self.state else {
+        let (LinkState::Up { peer, channel, .. } | LinkState::AwaitingWelcome { peer, channel, .. }) = &mut self.state
+        else {
             return;
         };
         let peer = *peer;

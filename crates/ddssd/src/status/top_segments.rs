@@ -13,7 +13,7 @@ pub(super) enum AccessKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct SegmentCounts {
     segment: u64,
     /// Recent calls: halved from time to time.
     heat: u32,
@@ -25,7 +25,7 @@ struct Place {
     bytes_put: u64,
 }
 
-impl Place {
+impl SegmentCounts {
     const EMPTY: Self =
         Self { segment: 0, heat: 0, dirty: false, gets: 0, puts: 0, others: 0, bytes_got: 0, bytes_put: 0 };
 }
@@ -33,8 +33,8 @@ impl Place {
 /// Table of the busiest segments.
 #[derive(Debug)]
 pub(super) struct TopSegments {
-    places: Box<[Place]>,
-    /// Place of the last call: the next one is often the same.
+    places: Box<[SegmentCounts]>,
+    /// Index of the counts of the last call: the next one is often of the same segment.
     last: usize,
     dirty: Vec<u32>,
     /// Segments that were displaced by others.
@@ -46,7 +46,7 @@ impl TopSegments {
     const SETS: usize = Layout::SEGMENTS / Self::WAYS;
 
     pub(super) fn new() -> Self {
-        let places = vec![Place::EMPTY; Layout::SEGMENTS].into_boxed_slice();
+        let places = vec![SegmentCounts::EMPTY; Layout::SEGMENTS].into_boxed_slice();
         Self { places, last: 0, dirty: Vec::with_capacity(Layout::SEGMENTS), lost: 0 }
     }
 
@@ -85,7 +85,7 @@ impl TopSegments {
         let coldest = (0..Self::WAYS).min_by_key(|&way| ways[way].heat).unwrap_or(0);
         let place = &mut self.places[first + coldest];
         self.lost += u64::from(place.segment != 0);
-        *place = Place { segment, dirty: place.dirty, ..Place::EMPTY };
+        *place = SegmentCounts { segment, dirty: place.dirty, ..SegmentCounts::EMPTY };
         first + coldest
     }
 
@@ -93,7 +93,7 @@ impl TopSegments {
     pub(super) fn remove(&mut self, segment: SegmentId) {
         let index = self.places.iter().position(|place| place.segment == segment.to_bits());
         if let Some(index) = index {
-            let dirty = std::mem::replace(&mut self.places[index], Place::EMPTY).dirty;
+            let dirty = std::mem::replace(&mut self.places[index], SegmentCounts::EMPTY).dirty;
             self.places[index].dirty = true;
             if !dirty {
                 self.dirty.push(index as u32);
@@ -111,7 +111,7 @@ impl TopSegments {
         for index in self.dirty.drain(..) {
             let place = &mut self.places[index as usize];
             place.dirty = false;
-            let Place { segment, gets, puts, others, bytes_got, bytes_put, .. } = *place;
+            let SegmentCounts { segment, gets, puts, others, bytes_got, bytes_put, .. } = *place;
             let segment = SegmentId::from_bits(segment);
             let row = SegmentRow { segment, gets, puts, others, bytes_got, bytes_put };
             write(index as usize, (segment.to_bits() != 0).then_some(&row));

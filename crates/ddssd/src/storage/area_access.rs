@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Audience and path of an area.
-type Place = (Audience, PathBuf);
+type OpenArea = (Audience, PathBuf);
 
 /// Audience and path of each area. Clones share them; neither changes while a daemon runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AreaAudiences(Arc<Mutex<Vec<Option<Place>>>>);
+pub(crate) struct AreaAudiences(Arc<Mutex<Vec<Option<OpenArea>>>>);
 
 impl AreaAudiences {
     /// Records an area.

@@ -5,7 +5,7 @@ use super::interrupted_ops::{decide, lose, paired};
 use super::{NOW, OWNER, Parts};
 use crate::action::Action;
 use crate::config::Now;
-use crate::home::uploads::Uploader;
+use crate::home::upload_calls::Uploader;
 use crate::requester::Requester;
 use crate::state::memory::uploads::UploadOwner;
 use ddss_core::{

@@ -1,7 +1,7 @@
 //! Places on the shared channel, with the arena memory of their calls.
 
 use super::SharedChannel;
-use crate::async_client::backpressure::{Place, Places};
+use crate::async_client::backpressure::{ChannelPlace, Places};
 use crate::call::priority::Priority;
 use ddss_core::{LockToken, Operation, Request, RequestId, SegmentId};
 use ddss_ipc::lock_free::CallId;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 impl Places for SharedChannel {
     #[inline]
-    fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place> {
+    fn take_place(&self, priority: Priority, bytes: usize) -> Option<ChannelPlace> {
         let id = match priority {
             Priority::Call => self.calls.begin(),
             Priority::Wait => self.begin_wait(),
@@ -27,7 +27,7 @@ impl Places for SharedChannel {
     }
 
     #[inline]
-    fn give_place(&self, (id, run): Place) {
+    fn give_place(&self, (id, run): ChannelPlace) {
         let note = self.note(id);
         for (is_counted, count) in [(&note.waits, &self.wait_count), (&note.parks, &self.parking_count)] {
             if is_counted.load(Ordering::Relaxed) {

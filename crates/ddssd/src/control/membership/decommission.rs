@@ -205,12 +205,7 @@ impl Context {
             && self.state_machine.has_replicas(node);
         let term = self.raft.metrics().borrow().current_term;
         !needs_fence
-            || self.membership.decommissioning.has_lease_expired(
-                &self.membership.fenced_nodes,
-                node,
-                term,
-                Instant::now(),
-            )
+            || self.membership.departing.has_lease_expired(&self.membership.fenced_nodes, node, term, Instant::now())
     }
 
     async fn remove_vote(&self, node: u16) -> Result<(), Reply> {

@@ -11,7 +11,7 @@ const STALLED_FOR: Duration = Duration::from_secs(2);
 
 /// A node that could vote.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct VoterCandidate {
     node: u16,
     is_leader: bool,
     is_answering: bool,
@@ -19,8 +19,8 @@ struct Candidate {
 }
 
 /// Selects one, three or five voters: first nodes that answer, then present voters, then the lowest ids.
-fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
-    let mut nodes: Vec<Candidate> = nodes.collect();
+fn choose_voters(nodes: impl Iterator<Item = VoterCandidate>) -> BTreeSet<u64> {
+    let mut nodes: Vec<VoterCandidate> = nodes.collect();
     let count = match nodes.len() {
         0..3 => 1,
         3..5 => 3,
@@ -45,7 +45,7 @@ impl Context {
     pub(crate) fn wanted_voters(&self, now: Instant, without: Option<u16>) -> BTreeSet<u64> {
         let voters = self.voters();
         let nodes = self.members().into_iter().filter(|&(node, _)| Some(node) != without);
-        choose_voters(nodes.map(|(node, _)| Candidate {
+        choose_voters(nodes.map(|(node, _)| VoterCandidate {
             node,
             is_leader: node == self.node,
             is_answering: self.is_answering(node, now, DEAD_AFTER),
@@ -63,7 +63,7 @@ mod tests {
         // If this broke, the death of a minority would stop all names, or votes would move without need.
         let all: &[u16] = &[1, 2, 3, 4, 5, 6, 7];
         let chosen = |nodes: &[u16], leader: u16, silent: &[u16], voters: &[u16]| {
-            let candidates = nodes.iter().map(|&node| Candidate {
+            let candidates = nodes.iter().map(|&node| VoterCandidate {
                 node,
                 is_leader: node == leader,
                 is_answering: !silent.contains(&node),

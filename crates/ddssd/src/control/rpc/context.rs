@@ -6,7 +6,7 @@ use super::types::Reply;
 use crate::control::fenced_nodes::{FencedNodes, ProposalsInFlight};
 use crate::control::majority::{LEADER_HEARD_WITHIN, Majority};
 use crate::control::member::{Member, Registration};
-use crate::control::membership::decommissioning::Decommissioning;
+use crate::control::membership::departing_nodes::DepartingNodes;
 use crate::control::raft::log::LogFull;
 use crate::control::raft::state_machine::StateMachine;
 use crate::control::raft::types::Raft;
@@ -68,7 +68,7 @@ pub(crate) struct MembershipChanges {
     /// Nodes that this leader grants no lease.
     pub(crate) fenced_nodes: FencedNodes,
     /// Nodes that are being removed.
-    pub(crate) decommissioning: Decommissioning,
+    pub(crate) departing: DepartingNodes,
     /// True once this node does not belong to the cluster any more.
     pub(crate) has_left: Arc<AtomicBool>,
 }

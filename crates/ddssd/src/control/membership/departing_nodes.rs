@@ -13,7 +13,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 
 /// Nodes that are being removed; each is fenced meanwhile. Clones share the set.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Decommissioning(Arc<Mutex<HashMap<u16, Fence>>>);
+pub(crate) struct DepartingNodes(Arc<Mutex<HashMap<u16, Fence>>>);
 
 #[derive(Debug)]
 struct Fence {
@@ -24,7 +24,7 @@ struct Fence {
     _guard: FenceGuard,
 }
 
-impl Decommissioning {
+impl DepartingNodes {
     /// Returns true if the lease of a node has surely expired. The first call fences the node.
     pub(super) fn has_lease_expired(&self, fenced_nodes: &FencedNodes, node: u16, term: u64, now: Instant) -> bool {
         let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,18 +55,18 @@ mod tests {
     #[test]
     fn fence_is_bound_to_one_term_and_ends_when_request_is_not_repeated() {
         // If this broke, a leaving node would serve old values, or a node that stays would never serve again.
-        let (decommissioning, fenced_nodes) = (Decommissioning::default(), FencedNodes::default());
+        let (departing, fenced_nodes) = (DepartingNodes::default(), FencedNodes::default());
         let began = Instant::now();
-        let fenced = |after: Duration, term| decommissioning.has_lease_expired(&fenced_nodes, 3, term, began + after);
+        let fenced = |after: Duration, term| departing.has_lease_expired(&fenced_nodes, 3, term, began + after);
         let is_fenced = || fenced_nodes.fence(3, || true).is_none();
         assert!(!fenced(Duration::ZERO, 1) && is_fenced());
         assert!(!fenced(LEASE, 1));
         assert!(fenced(FENCED_AFTER * 2, 1));
         assert!(!fenced(FENCED_AFTER * 2, 2), "another leader may have granted a lease in between");
         assert!(!fenced(FENCED_AFTER * 3, 2) && fenced(FENCED_AFTER * 4, 2));
-        decommissioning.drop_stale(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER / 2);
+        departing.drop_stale(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER / 2);
         assert!(is_fenced());
-        decommissioning.drop_stale(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER);
+        departing.drop_stale(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER);
         assert!(!is_fenced(), "the request is not repeated");
     }
 }
