@@ -1,7 +1,7 @@
 //! The node service of DDSS: one process on each machine, which owns the node's segments and serves clients and peers.
 //!
 //! A [`Node`] has one or several *shards*. Each shard is one progress thread that polls the clients' channels
-//! (`ddss-ipc`) and the network (`ddss-verbs`), and executes the decisions of the engine (`ddss-core`). The control
+//! (`ddss-ipc`) and the network (`ddss-verbs`), and executes the decisions of the engine (`ddss-engine`). The control
 //! plane (membership, directory of names, failover) runs on threads of its own.
 //!
 //! This crate holds the daemon `ddssd`. Applications do not depend on it: they use the crate `ddss-client`. Tests of such an

@@ -9,7 +9,7 @@
 //!  192          +-------------------------------------------------------------------+
 //!               | sections, 2 words each: offset | rows u32, bytes of a row u32     |
 //!  512          +-------------------------------------------------------------------+
-//!               | counters: a word each (names.rs)                                  |
+//!               | counters: a word each (counters.rs)                               |
 //!  1536         +-------------------------------------------------------------------+
 //!               | gauges: a word each                                               |
 //!  2560         +-------------------------------------------------------------------+
@@ -34,7 +34,7 @@ use std::mem::offset_of;
 
 const WORD: usize = size_of::<u64>();
 
-/// Drawing of the first words of the page: they are written and read one by one.
+/// Shape of the first words of the page. It only gives their offsets: they are written and read one by one.
 #[repr(C)]
 struct IdentityShape {
     magic: u64,

@@ -103,7 +103,7 @@ impl Replication<'_> {
         }
     }
 
-    /// Returns true if this replica is complete and its home is out of office. The cluster checks again.
+    /// Returns true if this replica is complete and its home is dead or has lost the segment. The cluster checks again.
     fn may_take_over(&self, id: SegmentId) -> bool {
         let (Ok(segment), Some(assignment)) = (self.segments.get(id), self.replicas.assignment(id)) else {
             return false;

@@ -3,7 +3,7 @@
 //! the memory for that before the first part goes out: it cannot fail once the replica has the value.
 //!
 //! Until its commit has ended, the replica acknowledges only parts. So a home that dies before that is followed by a
-//! replica with the old value, or with the whole new one, which nobody was told of.
+//! replica with the old value, or with the complete new one, of which no caller has heard.
 
 use crate::action::{Action, CommitSource, RangeSet};
 use crate::config::Now;

@@ -17,7 +17,7 @@ pub(crate) enum ClaimPurpose {
     Release {
         requester: Requester,
     },
-    /// Return the name of a segment that could not be created; no caller waits.
+    /// Return of the name of a segment that could not be created; no caller waits.
     GiveBack,
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct Segments {
     names_watch: NamesWatch,
     pub(crate) sweeps: Sweeps,
     schedule: Schedule,
-    /// Fast path disabled (`engine/home/fast_path.rs`).
+    /// Fast path disabled (`home/fast_path.rs`).
     slow_path_only: bool,
     #[cfg(feature = "planted")]
     pub(crate) bug: Option<crate::Bug>,

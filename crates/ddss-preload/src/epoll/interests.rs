@@ -133,7 +133,7 @@ impl Interests {
     pub(super) fn convert(&mut self, endpoint: &Endpoint) {
         for index in 0..self.items.len() {
             let item = self.items[index];
-            if item.stream == Some((endpoint.index(), endpoint.generation())) && !item.is_librarys {
+            if item.stream == Some((endpoint.index(), endpoint.generation())) && !item.is_served_by_library {
                 self.take_from_kernel(self.descriptor, index as u32, endpoint);
             }
         }
@@ -147,7 +147,7 @@ impl Interests {
         }
         for index in 0..self.items.len() as u32 {
             let item = self.items[index as usize];
-            if let Some(endpoint) = item.endpoint().filter(|_| item.is_librarys) {
+            if let Some(endpoint) = item.endpoint().filter(|_| item.is_served_by_library) {
                 endpoint.watch();
                 self.point_bell(self.descriptor, MODIFY, index, &endpoint);
                 self.rouse(index, &endpoint);
@@ -191,8 +191,9 @@ impl Interests {
     /// Removes the bell of an item that is forgotten, or leaves it to another item of the stream.
     fn release_bell(&self, set: RawFd, index: u32, endpoint: &Endpoint) {
         let stream = self.items[index as usize].stream;
-        let is_copy =
-            |(place, item): &(usize, &Item)| *place != index as usize && item.is_librarys && item.stream == stream;
+        let is_copy = |(place, item): &(usize, &Item)| {
+            *place != index as usize && item.is_served_by_library && item.stream == stream
+        };
         let other = self.items.iter().enumerate().find(|pair| self.has_copies && is_copy(pair));
         if let Some((other, _)) = other {
             self.point_bell(set, MODIFY, other as u32, endpoint);
@@ -225,9 +226,9 @@ impl Interests {
             data: event.u64,
             ..Item::default()
         };
-        let is_librarys = endpoint.as_ref().is_some_and(Endpoint::is_shared);
+        let is_served_by_library = endpoint.as_ref().is_some_and(Endpoint::is_shared);
         item.kernel_events = match &endpoint {
-            Some(endpoint) if is_librarys => item.wanted_kernel_events(endpoint),
+            Some(endpoint) if is_served_by_library => item.wanted_kernel_events(endpoint),
             _ => event.events,
         };
         self.make_room(descriptor)?;
@@ -265,7 +266,7 @@ impl Interests {
     /// Takes up a registration that the program removed before. False: there is none of this stream.
     fn revive(&mut self, set: RawFd, index: u32, endpoint: &Endpoint, event: epoll_event) -> Result<bool, i32> {
         let item = &mut self.items[index as usize];
-        if item.stream != Some((endpoint.index(), endpoint.generation())) || !item.is_librarys {
+        if item.stream != Some((endpoint.index(), endpoint.generation())) || !item.is_served_by_library {
             return Ok(false);
         }
         if !item.is_parked {
@@ -281,7 +282,7 @@ impl Interests {
     /// Makes a stream's interest the library's: the kernel keeps the end of the connection and the bell.
     fn take_from_kernel(&mut self, set: RawFd, index: u32, endpoint: &Endpoint) {
         let item = &mut self.items[index as usize];
-        item.is_librarys = true;
+        item.is_served_by_library = true;
         endpoint.register();
         if self.is_watched {
             endpoint.watch();
@@ -302,7 +303,7 @@ impl Interests {
             return kernel_control(set, MODIFY, descriptor, event.events, event.u64);
         };
         let item = &mut self.items[index as usize];
-        if !item.is_librarys {
+        if !item.is_served_by_library {
             let changed = Item { events: event.events, data: event.u64, ..*item };
             kernel_control(set, MODIFY, descriptor, event.events, token(index, &changed))?;
             *item = changed;
@@ -335,7 +336,7 @@ impl Interests {
     pub(super) fn remove(&mut self, set: RawFd, descriptor: RawFd) -> Result<(), i32> {
         let Some(index) = self.item(descriptor) else { return kernel_control(set, DELETE, descriptor, 0, 0) };
         let item = &mut self.items[index as usize];
-        if item.is_librarys
+        if item.is_served_by_library
             && let Some(endpoint) = item.endpoint()
         {
             if item.is_parked {
@@ -357,7 +358,7 @@ impl Interests {
         if self.item(item.descriptor) == Some(index) {
             self.by_descriptor[item.descriptor as usize] = 0;
         }
-        if item.is_librarys {
+        if item.is_served_by_library {
             if let Some(endpoint) = item.endpoint() {
                 endpoint.unregister();
                 self.release_bell(self.descriptor, index, &endpoint);
@@ -471,7 +472,7 @@ impl Interests {
         if version_bits(item) != (token & !TOKEN_MASK) >> (INDEX_BITS + 1) {
             return None;
         }
-        if !item.is_librarys {
+        if !item.is_served_by_library {
             item.return_to_kernel(self.descriptor);
             return Some(epoll_event { events, u64: item.data });
         }
@@ -497,7 +498,7 @@ impl Interests {
         if token & BELL != 0 && self.has_copies {
             let stream = self.items[index as usize].stream;
             for copy in 0..self.items.len() {
-                if self.items[copy].is_librarys && self.items[copy].stream == stream {
+                if self.items[copy].is_served_by_library && self.items[copy].stream == stream {
                     self.mark_awake(copy as u32);
                 }
             }

@@ -28,7 +28,7 @@ pub(super) struct Item {
     pub(super) events: u32,
     pub(super) data: u64,
     /// True if the library keeps the interest, false if the kernel does.
-    pub(super) is_librarys: bool,
+    pub(super) is_served_by_library: bool,
     /// Events that the kernel has for the TCP socket.
     pub(super) kernel_events: u32,
     /// True while the set looks at the stream itself instead of waiting for its bell.

@@ -136,7 +136,7 @@ impl ControlPlane {
         let (stop, stopped) = oneshot::channel();
         let (started, start_result) = mpsc::sync_channel(1);
         let body = move || {
-            let _vital = supervisor.register(TASK_NAME);
+            let _task = supervisor.register(TASK_NAME);
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(ControlError::Start(error.to_string())))),
@@ -287,10 +287,10 @@ async fn check_start(
 
 /// Spawns a critical task that may return but must not panic.
 fn spawn_critical(supervisor: &Supervisor, task: impl Future<Output = ()> + Send + 'static) {
-    let vital = supervisor.register(TASK_NAME);
+    let token = supervisor.register(TASK_NAME);
     tokio::spawn(async move {
         task.await;
-        vital.done();
+        token.done();
     });
 }
 

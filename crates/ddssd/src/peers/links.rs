@@ -83,7 +83,7 @@ pub(crate) struct Link {
     /// Windows over this node's pool that the peer may read, by the place of the header.
     pub(crate) windows: HashMap<u64, RemoteWindow>,
     pub(crate) send_queue: SendQueue,
-    /// True once the send_queue was full: the connection is being closed, and further messages are dropped.
+    /// True once the send queue was full: the connection is being closed, and further messages are dropped.
     pub(crate) has_overflowed: bool,
     pub(crate) has_logged_failure: bool,
     /// Time of the last change (connected, lost, or first known), in microseconds since 1970.

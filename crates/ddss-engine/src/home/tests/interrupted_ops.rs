@@ -13,7 +13,7 @@ use ddss_core::{
     PutConditions, ReplicaAck, RequestId, SegmentId, Spec, Timestamp, Version,
 };
 
-/// Time while the lease of [`pair`] lasts, and times after its end.
+/// Time while the lease of [`paired`] lasts, and times after its end.
 const SOON: Now = Now { steady_us: 1500, wall_us: 1500 };
 const LEASE_END_US: u64 = 2000;
 const LATER: Now = Now { steady_us: 3000, wall_us: 3000 };

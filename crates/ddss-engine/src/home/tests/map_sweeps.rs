@@ -282,7 +282,7 @@ fn home_sweeps_by_itself_after_an_entry_has_expired_and_never_otherwise() {
         }
         let (first, from) = next.expect("a slice");
         assert_eq!(from, end);
-        // The first bucket has an expired entry, and is searched at again.
+        // The first bucket has an expired entry, and is searched again.
         let is_found = first == 0 && end > 1;
         found(&mut parts, now, id, (first, from), is_found, next_ms);
         let (slice, others) = searched(&mut parts);

@@ -11,7 +11,7 @@ use ddss_core::SegmentId;
 use ddss_core::limits::{SWEEP_BUCKETS_MAX, SWEEP_PAUSE_US, WAITERS_PER_SEGMENT_MAX};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// MapSweep that a client asked for.
+/// Sweep that a client asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SweepCall {
     pub(crate) requester: Requester,

@@ -39,7 +39,7 @@ impl CopyActions<'_> {
         }
     }
 
-    /// CopyActions bytes that will be committed to pool memory, where no client can change them.
+    /// Copies bytes that will be committed to pool memory, where no client can change them.
     pub(crate) fn copy_to_pool(&mut self, source: CommitSource, bytes: u32, to: u64) {
         let (area, at) = self.memory.area_at(to);
         if let CommitSource::Buffer(kept) = source {
@@ -166,7 +166,7 @@ impl CopyActions<'_> {
         });
     }
 
-    /// CopyActions `length` bytes of the committed source, from offset `skip` on.
+    /// Copies `length` bytes of the committed source, from offset `skip` on.
     fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &CommitSource, skip: u64) {
         let bytes = length as usize;
         match *source {
