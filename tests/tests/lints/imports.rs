@@ -69,8 +69,6 @@ const METHODS_IN_CIRCLES: &[(&str, &str, usize)] = &[
     ("ddss", "SharedChannel", 2),
     ("ddss-sim", "Simulator", 10),
     ("ddss-stream", "Endpoint", 8),
-    ("ddss-verbs", "Iwarp", 3),
-    ("ddss-verbs", "Rdma", 2),
 ];
 
 // If this failed, the files of one type could only be read together, as those of `Home` once.

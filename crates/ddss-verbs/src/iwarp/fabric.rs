@@ -8,6 +8,7 @@
 mod acceptor;
 mod acceptor_thread;
 mod connect;
+mod peer_lists;
 mod peer_table;
 mod poll;
 

@@ -148,62 +148,6 @@ impl Rdma {
             self.start_ending(id, reason, events, now);
         }
     }
-
-    /// Starts to end a peer: nothing more is sent, and operations in flight complete.
-    pub(super) fn start_ending(&mut self, id: PeerId, reason: CloseReason, events: &mut Events, now: Instant) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let before = peer.stage;
-        if matches!(before, Stage::Ending(_)) {
-            return;
-        }
-        peer.stage = Stage::Ending(reason);
-        peer.deadline = Some(now + self.config.drain_timeout);
-        if reason != CloseReason::Rejected {
-            peer.hello.clear();
-        }
-        peer.traffic.drop_backlog(events);
-        if before == Stage::AwaitAccept {
-            self.half_open -= 1;
-            if !peer.closing {
-                let _ = peer.endpoint.reject(&[]);
-            }
-        } else if before == Stage::Connecting && self.attributes.is_iwarp && !was_rejected(reason) {
-            return self.drop_in_background(id, reason, events);
-        } else if matches!(before, Stage::Up | Stage::Accepting | Stage::Connecting) {
-            // If the peer disconnected first there is nothing left to end.
-            let _ = peer.endpoint.disconnect();
-        }
-        if peer.endpoint.queue().is_none_or(|queue| queue.in_flight_count() == 0) {
-            self.finish(id, reason, events);
-        }
-    }
-
-    /// Ends a peer that did not answer a connection request, over iWARP. The kernel blocks the release of such a
-    /// connection, its queue pair or its id until the answer (Soft-iWARP: ten seconds), so a separate thread does
-    /// that.
-    fn drop_in_background(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
-        let Some(mut peer) = self.peers.remove(id) else { return };
-        peer.traffic.abandon_pending(events);
-        events.push_closed(id, reason, &peer.hello);
-        // Without a thread the peer is dropped here.
-        let _ = std::thread::Builder::new().name("ddss-rdma-drop".to_owned()).spawn(move || drop(peer));
-    }
-
-    /// Removes a peer and reports *closed*.
-    fn finish(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
-        let Some(mut peer) = self.peers.remove(id) else { return };
-        peer.endpoint.destroy_queue(&mut self.scratch.completions);
-        if let Some(resources) = &peer.resources {
-            peer.traffic.take_completions(resources, &mut self.scratch.completions, events);
-        }
-        peer.traffic.abandon_pending(events);
-        events.push_closed(id, reason, &peer.hello);
-    }
-}
-
-/// Returns true if the peer, or the path to it, rejected the connection.
-fn was_rejected(reason: CloseReason) -> bool {
-    matches!(reason, CloseReason::Rejected | CloseReason::Unreachable(_))
 }
 
 /// Returns the time of the next check of a peer.
