@@ -62,7 +62,7 @@ struct Client {
     done: u64,
 }
 
-struct Simulator {
+struct CapacityModel {
     costs: Costs,
     load: Load,
     now_ns: u64,
@@ -89,7 +89,7 @@ fn id(client: usize) -> ClientId {
 
 /// Runs a load. The same seed gives the same answer.
 pub fn simulate_load(seed: u64, costs: Costs, load: Load) -> LoadResult {
-    let mut world = Simulator::new(seed, costs, load);
+    let mut world = CapacityModel::new(seed, costs, load);
     // The remaining actions of the allocations are no part of the measurement.
     world.run();
     let begin_ns = world.busy.iter().map(|(until, _)| *until).max().unwrap_or(0).max(world.now_ns);
@@ -112,8 +112,8 @@ pub fn simulate_load(seed: u64, costs: Costs, load: Load) -> LoadResult {
     }
 }
 
-impl Simulator {
-    fn new(seed: u64, costs: Costs, load: Load) -> Simulator {
+impl CapacityModel {
+    fn new(seed: u64, costs: Costs, load: Load) -> CapacityModel {
         let peers: Vec<NodeId> = (1..=load.nodes as u16).map(NodeId).collect();
         let engine = |node: &NodeId| {
             let config = EngineConfig {
@@ -132,7 +132,7 @@ impl Simulator {
             (0..load.clients).for_each(|client| engine.attach(id(client), Principal { uid: 7, gid: 7 }, 1 << 20));
             engine
         };
-        let mut world = Simulator {
+        let mut world = CapacityModel {
             costs,
             load,
             now_ns: 0,

@@ -1,18 +1,12 @@
 //! Copies: when a put is acknowledged, both nodes of a segment that was in sync at the time of the call have it.
 
 use crate::cluster::simulator::Simulator;
-use crate::load::calls::{Kind, PendingCall, Target};
-use ddss_core::{NodeId, SegmentId, TableLayout};
-use ddss_engine::RoleAssignment;
+use crate::load::calls::{Kind, PendingCall};
+use ddss_core::NodeId;
 
 impl Simulator {
     /// Time after a fault for which a home may have lost its replica.
     const PARTING_TIME_US: u64 = 100_000;
-
-    /// Returns the newest decision about a segment, if its home and its replica are in sync.
-    pub(crate) fn pairing(&self, id: SegmentId) -> Option<RoleAssignment> {
-        self.raft.assignments.get(&id).filter(|assignment| assignment.paired && !assignment.vacant).copied()
-    }
 
     /// Checks that both nodes have a change that is acknowledged now. After faults and changes of permissions a home may
     /// have gone on without its replica.
@@ -37,14 +31,6 @@ impl Simulator {
             }
         }
         self.report.copies_checked += 1;
-    }
-
-    /// Returns the newest version in a node's memory.
-    pub(crate) fn version_at(&self, node: usize, target: &Target) -> u64 {
-        let Some(at) = self.place_at(node, target.id) else { return 0 };
-        let Some(row) = target.row else { return self.nodes[node].header(at).state >> 1 };
-        let layout = TableLayout::new(target.length as u32).expect("a table has rows");
-        self.nodes[node].record(layout.record(row).of_segment(at).header).0 >> 1
     }
 
     /// Counts a large put that its replica has refused; the answer names the replica's node.

@@ -1,6 +1,5 @@
 //! Liveness: after the last fault each replicated segment is in sync again, if any node has room for its replica.
 
-use crate::cluster::network::Event;
 use crate::cluster::simulator::Simulator;
 use ddss_core::{NodeId, SegmentId};
 
@@ -11,15 +10,6 @@ impl Simulator {
     /// Returns the node without room for replicas in this run, if there is one.
     pub(crate) fn full_node(seed: u64, nodes: usize) -> Option<usize> {
         seed.is_multiple_of(3).then_some((seed / 3 % nodes as u64) as usize)
-    }
-
-    /// Returns true for a fault that is suppressed because faults have ended.
-    pub(crate) fn is_averted(&self, event: &Event) -> bool {
-        let is_fault = matches!(
-            event,
-            Event::Kill { .. } | Event::Cut { .. } | Event::Crash { .. } | Event::Pause { .. } | Event::Isolate { .. }
-        );
-        self.faults.have_ended && is_fault
     }
 
     /// Ends all faults and runs until each replicated segment is in sync, or until the time limit.

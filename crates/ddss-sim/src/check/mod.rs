@@ -6,7 +6,7 @@
 //! | `mutual_exclusion.rs` | no excluded call while a lock is held |
 //! | `timestamps.rs` | timestamps increase with the versions |
 //! | `map_entries.rs` | each change of a map's entry has the result that the changes before it explain |
-//! | `row_watches.rs` | a watcher of all rows of a table is notified of each change, or that it missed some |
+//! | `row_watches.rs`, `row_changes.rs` | a watcher of all rows of a table is notified of each change, or that it missed some |
 //! | `linearizability.rs` | existence of a linear order, by exhaustive search in small windows |
 //! | `permissions.rs` | no call without the permission for it, and no refusal with it |
 //! | `copies.rs` | an acknowledged put of a segment in sync is on both nodes |
@@ -18,6 +18,7 @@ pub(crate) mod liveness;
 mod map_entries;
 mod mutual_exclusion;
 mod permissions;
+mod row_changes;
 pub(crate) mod row_watches;
 mod timestamps;
 mod versions;

@@ -5,32 +5,14 @@
 //! and the next change wakes it.
 
 use crate::cluster::simulator::Simulator;
-use crate::load::calls::{Content, Kind, PendingCall, RowWatch, Target};
+use crate::load::calls::{Content, Kind, Target};
 use ddss_core::limits::ROW_CHANGES_MAX;
-use ddss_core::{Completion, EntryChangeKind, Outcome};
+use ddss_core::{EntryChangeKind, Outcome};
 
 impl Simulator {
     /// Time of the last wait of a watcher, and the part of it in which a change certainly reaches the watcher.
     const LAST_WAIT_US: u32 = 300_000;
     const WAKE_TIME_MAX_US: u64 = 100_000;
-
-    /// Records that a watcher was notified of a change of a row, or that it missed changes.
-    pub(crate) fn note_row_change(&mut self, node: usize, index: usize, asked: &PendingCall, completion: &Completion) {
-        let (Kind::AwaitAnyRow(above), number) = (asked.kind, completion.version.0) else { return };
-        let row = completion.timestamp.0.checked_sub(1);
-        if number <= above || row.is_some_and(|row| row >= Target::ROWS) {
-            return self.violation(format!("change {number} of row {row:?} came after {above}: {asked:?}"));
-        }
-        let watch = self.nodes[node].clients[index].watch.filter(|watch| watch.target.id == asked.target.id);
-        let known = watch.map_or([0; Target::ROWS as usize], |watch| watch.known);
-        self.report.row_changes_seen += u64::from(row.is_some());
-        self.report.row_changes_missed += u64::from(row.is_none() && above > 0);
-        let known = std::array::from_fn(|each| match row {
-            Some(row) if row != each as u64 => known[each],
-            _ => known[each].max(self.newest(&asked.target.with_row(each as u64))),
-        });
-        self.nodes[node].clients[index].watch = Some(RowWatch { target: asked.target, number, known });
-    }
 
     /// Lets each watcher wait until no notification is left, and then checks the versions that it knows.
     pub(crate) fn check_row_watches(&mut self) {

@@ -7,8 +7,8 @@ use super::simulator::Simulator;
 use crate::load::calls::Target;
 use ddss_core::limits::{ARENA_SLOT_BYTES, PAGE_BYTES};
 use ddss_core::{
-    ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, Range, RecordPlace,
-    RemoteWindow, RowList, SegmentId, TableLayout, Timestamp,
+    ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Operation, Payload, Range,
+    RecordPlace, RemoteWindow, Request, RequestId, RowList, SegmentId, TableLayout, Timestamp,
 };
 use ddss_engine::{Action, Commit, CommitSource, FetchTarget, GarbageSearch, RangeSet, Reply, StepId};
 
@@ -498,6 +498,25 @@ impl Simulator {
     pub(crate) fn fetched(&mut self, node: usize, step: StepId, result: Result<(Header, u64), Failure>) {
         let now = self.now(node);
         self.nodes[node].engine.fetched(now, step, result);
+        self.perform(node);
+    }
+
+    /// Allocates a permanent segment by a client of its home.
+    pub(crate) fn allocate(&mut self, index: usize, node: usize) {
+        let words = match index {
+            0 => 1,
+            // A large segment, whose resync takes a while.
+            _ if index == self.plan.segments => 700,
+            _ if self.table_index(index).is_some() => [1, 5, 40][self.random.below(3) as usize],
+            _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
+        };
+        let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
+        let channel = ChannelId { client: self.nodes[node].clients[0].id, index: 0 };
+        let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        let request =
+            Request::new(RequestId(Self::FIRST_SETUP_REQUEST + index as u64), Operation::Allocate { spec_and_name });
+        let now = self.now(node);
+        self.nodes[node].engine.request(now, channel, &request, &text);
         self.perform(node);
     }
 }

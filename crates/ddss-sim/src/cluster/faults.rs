@@ -196,4 +196,37 @@ impl Simulator {
         self.nodes[node].clear_free(&found);
         self.schedule_next_call(node);
     }
+
+    /// Separates some nodes from the others and from the Raft stub.
+    pub(crate) fn isolate(&mut self, first: usize, second: Option<usize>, until_us: u64) {
+        if self.faults.partitions.iter().any(|&island| island != 0) {
+            return;
+        }
+        self.report.isolations += 1;
+        self.faults.last_us = self.now_us;
+        for node in [Some(first), second].into_iter().flatten() {
+            self.faults.partitions[node] = 1;
+        }
+        for a in 0..self.plan.nodes {
+            for b in a + 1..self.plan.nodes {
+                if self.faults.partitions[a] != self.faults.partitions[b] {
+                    self.cut(a, b);
+                }
+            }
+        }
+        self.network.at(until_us, Event::Heal);
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.faults.partitions.fill(0);
+    }
+
+    /// Returns true for a fault that is suppressed because faults have ended.
+    pub(crate) fn is_averted(&self, event: &Event) -> bool {
+        let is_fault = matches!(
+            event,
+            Event::Kill { .. } | Event::Cut { .. } | Event::Crash { .. } | Event::Pause { .. } | Event::Isolate { .. }
+        );
+        self.faults.have_ended && is_fault
+    }
 }

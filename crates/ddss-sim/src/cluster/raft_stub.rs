@@ -138,50 +138,6 @@ impl Simulator {
         self.network.at(self.now_us + 1000, Event::Watch);
     }
 
-    /// Delivers decisions to a node.
-    pub(crate) fn receive_decisions(&mut self, node: usize, life: u64, upto: usize, lease_until_us: u64) {
-        if self.faults.partitions[node] != 0 || self.nodes[node].life != life {
-            return;
-        }
-        let now = self.now(node);
-        while self.raft.told[node] < upto {
-            let news = self.raft.news[self.raft.told[node]];
-            self.raft.told[node] += 1;
-            let engine = &mut self.nodes[node].engine;
-            match news {
-                Decision::RoleAssigned(assignment) => engine.assign_role(now, &assignment),
-                Decision::Gone(segment) => engine.remove_role(now, segment),
-                Decision::Dead(dead) => engine.node_dead(now, NodeId(dead as u16 + 1)),
-                Decision::Alive(alive) => engine.node_alive(NodeId(alive as u16 + 1)),
-            }
-            self.perform(node);
-        }
-        if lease_until_us > 0 {
-            self.nodes[node].has_lease = true;
-            let uptime_us = self.nodes[node].uptime_us;
-            self.nodes[node].engine.lease(now, lease_until_us + uptime_us);
-            self.perform(node);
-        }
-    }
-
-    /// Returns true if a node stores a replicated segment, as home or as replica.
-    pub(crate) fn holds(&self, node: usize, id: SegmentId) -> bool {
-        self.place_at(node, id).is_some()
-    }
-
-    pub(crate) fn place_at(&self, node: usize, id: SegmentId) -> Option<u64> {
-        self.record_at(node, id).map(|record| record.at)
-    }
-
-    fn record_at(&self, node: usize, id: SegmentId) -> Option<Record> {
-        let is_it = |slot: &SegmentId| usize::from(slot.home().0) == node + 1;
-        self.segments
-            .records
-            .iter()
-            .find(|&(slot, record)| is_it(slot) && record.known_as == id)
-            .map(|(_, record)| *record)
-    }
-
     /// Records the permissions that the home has written; those of a replica are a late copy.
     pub(crate) fn record_permissions(&mut self, node: usize, record: &Record) {
         let home =
@@ -189,22 +145,6 @@ impl Simulator {
         if usize::from(home.0) == node + 1 {
             self.checks.permissions.note(self.now_us, record);
         }
-    }
-
-    fn newest_at(&self, node: usize, id: SegmentId) -> u64 {
-        self.place_at(node, id).map_or(0, |at| self.nodes[node].header(at).state >> 1)
-    }
-
-    /// Returns the present home of a replicated segment, and its place there.
-    pub(crate) fn home_of_replicated(&self, id: SegmentId) -> Option<(usize, u64)> {
-        let home = self.raft.assignments.get(&id).map_or(id.home(), |assignment| assignment.home);
-        let node = usize::from(home.0) - 1;
-        Some((node, self.place_at(node, id)?))
-    }
-
-    /// Returns the newest version of a replicated segment at its present home.
-    pub(crate) fn newest_replicated(&self, id: SegmentId) -> u64 {
-        self.home_of_replicated(id).map_or(0, |(node, at)| self.nodes[node].header(at).state >> 1)
     }
 
     /// Finds lost segments: the home has lost its memory and no replica is complete.
@@ -228,29 +168,5 @@ impl Simulator {
                 self.segments.to_allocate.insert(index);
             }
         }
-    }
-
-    /// Separates some nodes from the others and from the Raft stub.
-    pub(crate) fn isolate(&mut self, first: usize, second: Option<usize>, until_us: u64) {
-        if self.faults.partitions.iter().any(|&island| island != 0) {
-            return;
-        }
-        self.report.isolations += 1;
-        self.faults.last_us = self.now_us;
-        for node in [Some(first), second].into_iter().flatten() {
-            self.faults.partitions[node] = 1;
-        }
-        for a in 0..self.plan.nodes {
-            for b in a + 1..self.plan.nodes {
-                if self.faults.partitions[a] != self.faults.partitions[b] {
-                    self.cut(a, b);
-                }
-            }
-        }
-        self.network.at(until_us, Event::Heal);
-    }
-
-    pub(crate) fn heal(&mut self) {
-        self.faults.partitions.fill(0);
     }
 }

@@ -1,6 +1,6 @@
 //! State of a simulation run, and its event loop.
 
-use super::decisions::RaftStub;
+use super::decisions::{Decision, RaftStub};
 use super::network::{Event, Network};
 use super::node::Node;
 use crate::check::{History, MapChecker, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
@@ -8,11 +8,8 @@ use crate::load::calls::{Client, Kind, PendingCall, Target};
 use crate::load::permission_oracle::PermissionOracle;
 use crate::load::scenario::{Report, Scenario};
 use crate::random::Random;
-use ddss_core::{
-    ArenaRange, ChannelId, Completion, Header, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
-    TableLayout,
-};
-use ddss_engine::{Now, StepId};
+use ddss_core::{Completion, Model, NodeId, Record, RequestId, SegmentId};
+use ddss_engine::StepId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Transfers between the nodes' memories.
@@ -174,54 +171,12 @@ impl Simulator {
         world
     }
 
-    #[cfg(feature = "planted")]
-    pub(crate) fn plant(&mut self) {
-        for node in &mut self.nodes {
-            node.engine.plant(self.plan.bug);
-        }
-    }
-
-    #[cfg(not(feature = "planted"))]
-    pub(crate) fn plant(&mut self) {}
-
-    pub(crate) fn ids(&self) -> Vec<NodeId> {
-        (1..=self.plan.nodes as u16).map(NodeId).collect()
-    }
-
-    pub(crate) fn trace(&mut self, value: u64) {
-        self.report.trace = Random::new(self.report.trace ^ value).word();
-    }
-
     fn busy(&self) -> bool {
         let busy = |node: &Node| {
             let waits = |client: &Client| client.asked.is_some() || client.lingering.is_some();
             node.dead || node.clients.iter().any(waits) || node.engine.pending() > 0
         };
         self.now_us < self.asked_us + Self::DRAIN_TIME_MAX_US && self.nodes.iter().any(busy)
-    }
-
-    pub(crate) fn now(&self, node: usize) -> Now {
-        let Node { skew_us, uptime_us, .. } = self.nodes[node];
-        Now { steady_us: self.now_us + uptime_us, wall_us: self.now_us + skew_us }
-    }
-
-    /// Allocates a permanent segment by a client of its home.
-    pub(crate) fn allocate(&mut self, index: usize, node: usize) {
-        let words = match index {
-            0 => 1,
-            // A large segment, whose resync takes a while.
-            _ if index == self.plan.segments => 700,
-            _ if self.table_index(index).is_some() => [1, 5, 40][self.random.below(3) as usize],
-            _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
-        };
-        let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
-        let channel = ChannelId { client: self.nodes[node].clients[0].id, index: 0 };
-        let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
-        let request =
-            Request::new(RequestId(Self::FIRST_SETUP_REQUEST + index as u64), Operation::Allocate { spec_and_name });
-        let now = self.now(node);
-        self.nodes[node].engine.request(now, channel, &request, &text);
-        self.perform(node);
     }
 
     /// Handles the next event; returns false if there is none.
@@ -306,6 +261,32 @@ impl Simulator {
         }
     }
 
+    /// Delivers decisions to a node.
+    pub(crate) fn receive_decisions(&mut self, node: usize, life: u64, upto: usize, lease_until_us: u64) {
+        if self.faults.partitions[node] != 0 || self.nodes[node].life != life {
+            return;
+        }
+        let now = self.now(node);
+        while self.raft.told[node] < upto {
+            let news = self.raft.news[self.raft.told[node]];
+            self.raft.told[node] += 1;
+            let engine = &mut self.nodes[node].engine;
+            match news {
+                Decision::RoleAssigned(assignment) => engine.assign_role(now, &assignment),
+                Decision::Gone(segment) => engine.remove_role(now, segment),
+                Decision::Dead(dead) => engine.node_dead(now, NodeId(dead as u16 + 1)),
+                Decision::Alive(alive) => engine.node_alive(NodeId(alive as u16 + 1)),
+            }
+            self.perform(node);
+        }
+        if lease_until_us > 0 {
+            self.nodes[node].has_lease = true;
+            let uptime_us = self.nodes[node].uptime_us;
+            self.nodes[node].engine.lease(now, lease_until_us + uptime_us);
+            self.perform(node);
+        }
+    }
+
     /// Handles the deadline of a client, which keeps its arena until the request ends.
     fn give_up(&mut self, node: usize, index: usize, request: u64) {
         let client = &mut self.nodes[node].clients[index];
@@ -315,44 +296,6 @@ impl Simulator {
             let waited_us = self.now_us - asked.began_us;
             self.report.starved += u64::from(waited_us > 150_000 && !matches!(asked.kind, Kind::Await(_)));
             self.record_unknown(node, &asked);
-        }
-    }
-
-    /// Returns the newest version in the memory of a segment's home.
-    pub(crate) fn newest(&self, target: &Target) -> u64 {
-        let id = target.id;
-        if let Some(row) = target.row {
-            let layout = TableLayout::new(target.length as u32).expect("a table has rows");
-            let place = layout.record(row);
-            let at = match self.segments.replicated.contains(&id) {
-                true => self.home_of_replicated(id),
-                false => self.segments.header_locations.get(&id).copied(),
-            };
-            return at.map_or(0, |(node, at)| self.nodes[node].record(place.of_segment(at).header).0 >> 1);
-        }
-        if self.segments.replicated.contains(&id) {
-            return self.newest_replicated(id);
-        }
-        self.segments.header_locations.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
-    }
-
-    /// Returns true if a segment may be lost or released.
-    pub(crate) fn is_gone(&self, id: SegmentId) -> bool {
-        self.segments.erased.contains(&id) || self.segments.lost.contains_key(&id)
-    }
-
-    /// Checks that the counter lies between the certain and the possible additions.
-    pub(crate) fn check_counter(&mut self) {
-        let Some(&(node, at)) = self.segments.header_locations.get(&self.segments.targets[0].id) else { return };
-        if self.nodes[node].dead {
-            return;
-        }
-        let word = self.nodes[node].word(at + Header::DATA_OFFSET);
-        let (sure, maybe) = (self.checks.additions.len() as u64, self.report.additions_unknown);
-        let open = self.nodes.iter().flat_map(|node| &node.clients).filter_map(|client| client.asked.as_ref());
-        let open = open.filter(|asked| asked.adds()).count() as u64;
-        if word < sure || word > sure + maybe + open {
-            self.violation(format!("the counter is {word} after {sure} additions and {maybe} unsure ones"));
         }
     }
 

@@ -15,10 +15,6 @@ fn first_word(completion: &Completion) -> u64 {
 }
 
 impl Simulator {
-    pub(crate) fn violation(&mut self, what: String) {
-        self.report.violations.push(what);
-    }
-
     pub(crate) fn note(
         &mut self,
         node: usize,
