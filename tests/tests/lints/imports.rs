@@ -67,7 +67,6 @@ const METHODS_IN_CIRCLES: &[(&str, &str, usize)] = &[
     ("ddss", "Client", 2),
     ("ddss", "Segment", 6),
     ("ddss", "SharedChannel", 2),
-    ("ddss-stream", "Endpoint", 8),
 ];
 
 // If this failed, the files of one type could only be read together, as those of `Home` once.

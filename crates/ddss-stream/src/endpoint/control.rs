@@ -1,4 +1,4 @@
-//! Positions of an end by its own memory, and the bells by which both ends wake each other.
+//! The bells by which both ends wake each other.
 //!
 //! ```text
 //!                 control socket                        bell of this end
@@ -17,49 +17,11 @@ use libc::pollfd;
 use rustix::io::Errno;
 
 use super::endpoint::Endpoint;
+use super::positions::Want;
 use super::readiness::Latched;
-use super::wait::Want;
-use crate::cursors::{BrokenCursor, Span, is_of_ring};
-use crate::limits::RING_BYTES;
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link, Rings};
 
 impl Endpoint {
-    /// Returns the part of the peer's ring that this end may take next, from its own position on.
-    #[inline]
-    pub(crate) fn filled(&self, link: Link) -> Result<Span, BrokenCursor> {
-        let (reader, incoming) = (&link.own().reader, link.incoming());
-        let (head, phase) = (reader.head.load(Ordering::Relaxed), reader.phase.load(Ordering::Relaxed));
-        if is_of_ring(phase) {
-            return incoming.filled(head, phase, RING_BYTES);
-        }
-        match incoming.end(phase) {
-            Some(end) if reader.tcp_read.load(Ordering::Relaxed) >= end => {
-                incoming.filled(head, phase.wrapping_add(1), RING_BYTES)
-            }
-            _ => Ok(Span { position: head, bytes: 0 }),
-        }
-    }
-
-    /// Returns the free part of this end's ring, from its own position on.
-    #[inline]
-    pub(crate) fn space(&self, link: Link) -> Result<Span, BrokenCursor> {
-        let tail = link.own().writer.tail.load(Ordering::Relaxed);
-        link.outgoing().space(tail, RING_BYTES)
-    }
-
-    /// Returns true after this end changed to its ring for the first time.
-    #[inline]
-    pub(crate) fn is_switched(link: Link) -> bool {
-        link.own().writer.phase.load(Ordering::Relaxed) != 0
-    }
-
-    /// Returns true if the peer has the memory, so that the end of the control socket is the end of the peer. Before, it only says that the
-    /// peer stays on TCP, and TCP alone knows whether the peer is gone.
-    #[inline]
-    pub(crate) fn is_attached(link: Link) -> bool {
-        Self::is_switched(link) || link.header().is_attached.load(Ordering::Acquire) != 0
-    }
-
     /// Returns the descriptors that ring for a waiter of this end: the control socket and the bell. A missing one is -1.
     #[must_use]
     pub fn bells(&self) -> [RawFd; 2] {

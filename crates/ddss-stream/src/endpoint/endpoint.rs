@@ -1,4 +1,4 @@
-//! A use of one end: creation, counts of uses and processes, close.
+//! A use of one end: creation, and the count of uses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::io::{Errno, FdFlags};
 
-use crate::forks::{self, Beginning};
+use crate::forks::Beginning;
 use crate::limits::{SKIPS_MAX, SKIPS_MIN, SLOW_BIND};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Ends};
@@ -26,7 +26,7 @@ pub(crate) const ACCEPTOR: u32 = 0;
 pub(crate) const CONNECTOR: u32 = 1;
 
 /// Entry from which the search for a free one starts.
-static NEXT: AtomicU32 = AtomicU32::new(0);
+pub(super) static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A use of one end of a stream. The entry is freed with its last use.
 #[derive(Debug)]
@@ -245,84 +245,6 @@ impl Endpoint {
         }
     }
 
-    /// Counts one more process for every stream of this process; called before `fork`. No stream begins until [`after_fork`](Self::after_fork).
-    pub fn before_fork() {
-        forks::before_fork();
-        each_used(|endpoint| {
-            endpoint.count_process();
-        });
-    }
-
-    /// Lets streams begin again, in the process that forked.
-    pub fn after_fork() {
-        forks::after_fork();
-    }
-
-    /// Counts this process, which its parent made past the library. It waits for no decision: the parent may be gone.
-    pub fn count_child() {
-        each_used(|endpoint| _ = endpoint.processes().fetch_add(1, Ordering::SeqCst));
-    }
-
-    /// Takes the count of a failed `fork` back.
-    pub fn after_failed_fork() {
-        each_used(|endpoint| {
-            endpoint.uncount_process();
-        });
-    }
-
-    /// Counts a process that will inherit this stream past `fork`. Until it is counted, a close of the parent would mark the stream as
-    /// closed, and the peer would discard what it writes.
-    ///
-    /// A decision of another thread ends before, so that the count reaches the memory that it makes. The next one finds two processes.
-    pub fn count_process(&self) {
-        let is_held = self.hold();
-        self.processes().fetch_add(1, Ordering::SeqCst);
-        if is_held {
-            self.release();
-        }
-    }
-
-    /// Takes the count of a process back that was not started.
-    pub fn uncount_process(&self) {
-        // A stream that another thread made after the count keeps its own process.
-        let _ =
-            self.processes().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count > 1).then(|| count - 1));
-    }
-
-    /// Returns true if no other process that was counted uses this end.
-    #[must_use]
-    pub fn is_last_process(&self) -> bool {
-        self.processes().load(Ordering::SeqCst) <= 1
-    }
-
-    fn processes(&self) -> &'static AtomicU32 {
-        match self.local().link() {
-            Some(link) if self.is_shared() => &link.own().processes,
-            _ => &self.shared().processes,
-        }
-    }
-
-    /// Prepares the close of the program's last descriptor: unread bytes make it a reset, as the kernel does.
-    pub fn before_close(&self, socket: Descriptor) {
-        // One use is the caller's, one is the table's.
-        self.reset_if_unread(socket, 2);
-    }
-
-    /// Prepares the close of a socket whose only use is this one.
-    pub(crate) fn before_drop(&self, socket: Descriptor) {
-        self.reset_if_unread(socket, 1);
-    }
-
-    fn reset_if_unread(&self, socket: Descriptor, last_uses: u32) {
-        let Some(link) = self.local().link().filter(|_| self.is_shared()) else { return };
-        let is_last = self.local().users.load(Ordering::Relaxed) <= last_uses
-            && link.own().processes.load(Ordering::Relaxed) <= 1;
-        let unread = self.filled(link).is_ok_and(|span| span.bytes > 0);
-        if is_last && unread {
-            let _ = rustix::net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
-        }
-    }
-
     pub(super) fn set_ends(&self, ends: &Ends) {
         let shared = self.shared();
         let ports = u32::from(ends.connector.port()) << 16 | u32::from(ends.acceptor.port());
@@ -347,38 +269,6 @@ impl Endpoint {
             0 => Ends { connector: peer, acceptor: own },
             _ => Ends { connector: own, acceptor: peer },
         })
-    }
-
-    fn free(&self) {
-        let (shared, local) = (self.shared(), self.local());
-        let is_last = match local.take_link() {
-            Some(link) => {
-                let is_last = link.own().processes.fetch_sub(1, Ordering::AcqRel) == 1;
-                if is_last {
-                    link.header().sides[link.side()].is_closed.store(1, Ordering::Release);
-                    self.ring_peer();
-                }
-                link.unmap();
-                is_last
-            }
-            None => shared.processes.fetch_sub(1, Ordering::AcqRel) == 1,
-        };
-        for place in [Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control, Hidden::Listener] {
-            local.close_hidden(place);
-        }
-        if is_last && !self.is_entry_lost() {
-            shared.state.store(FREE, Ordering::Release);
-        }
-        NEXT.store(self.index, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Endpoint {
-    #[inline]
-    fn drop(&mut self) {
-        if self.local().users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.free();
-        }
     }
 }
 

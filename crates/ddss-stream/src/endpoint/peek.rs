@@ -1,14 +1,12 @@
-//! Peeks over the border of two phases, and peeks that wait: programs wait for a whole header that way.
+//! Peeks over the border of two phases.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::endpoint::Endpoint;
-use super::wait::Want;
 use crate::cursors::{Span, is_of_ring};
-use crate::limits::{LOOK_BESIDE_SET, RING_BYTES};
+use crate::limits::RING_BYTES;
 use crate::sys::{self, Descriptor, Link, UserMemory};
 
 impl Endpoint {
@@ -74,28 +72,5 @@ impl Endpoint {
         }
         link.read(link.side() ^ 1, ring, to, done)?;
         Ok(ring.bytes + received.saturating_sub(done))
-    }
-
-    /// Sleeps until a peek may see more than `seen` bytes, or until the deadline (`AGAIN`) or a signal (`INTR`). False: no more come.
-    pub(super) fn rest_for_more(
-        &self,
-        socket: Descriptor,
-        to: &UserMemory<'_>,
-        seen: usize,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Errno> {
-        let Some(link) = self.local().link() else { return Ok(false) };
-        let _blocked = self.block(true, false);
-        self.announce(link, Want::Data);
-        if self.try_read(socket, to, 0, libc::MSG_PEEK | libc::MSG_TRUNC)? > seen {
-            return Ok(true);
-        }
-        // The kernel would report again and again what it has already: the caller looks again after a short sleep.
-        let has_tcp = rustix::io::ioctl_fionread(socket)? > 0;
-        let short = has_tcp.then_some(LOOK_BESIDE_SET);
-        let of_tcp = if has_tcp { 0 } else { libc::POLLIN };
-        let found = self.sleep(socket, link, Want::Data, of_tcp | libc::POLLRDHUP | libc::POLLPRI, short, deadline)?;
-        // A read ends before urgent data, too.
-        Ok(found & (libc::POLLRDHUP | libc::POLLPRI | libc::POLLHUP | libc::POLLERR) == 0)
     }
 }

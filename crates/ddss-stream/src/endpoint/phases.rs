@@ -16,40 +16,11 @@ use crate::sys::{self, Descriptor, Hidden, Link};
 use crate::thread_lock::ThreadLock;
 
 impl Endpoint {
-    /// Returns true if this end writes to TCP, so that the kernel knows whether it can.
-    #[inline]
-    #[must_use]
-    pub fn writes_to_tcp(&self) -> bool {
-        let Some(link) = self.local().link() else { return true };
-        match link.own().writer.phase.load(Ordering::Relaxed) {
-            0 => !Self::is_attached(link) || self.has_to_use_tcp(link) || !link.outgoing().is_followed(0),
-            phase => !is_of_ring(phase),
-        }
-    }
-
     /// Returns true if both directions use the ring and TCP can only say that the connection ends.
     #[must_use]
     pub fn is_off_tcp(&self) -> bool {
         let Some(link) = self.local().link() else { return false };
         self.reads_ring(link) && Self::is_switched(link) && !self.writes_to_tcp()
-    }
-
-    /// Returns true if the peer's next bytes come by the ring, and none by TCP, as far as this end knows.
-    #[inline]
-    pub(super) fn reads_ring(&self, link: Link) -> bool {
-        let (reader, incoming) = (&link.own().reader, link.incoming());
-        let phase = reader.phase.load(Ordering::Relaxed);
-        match incoming.end(phase) {
-            None => is_of_ring(phase),
-            Some(end) => {
-                let is_taken = reader.tcp_read.load(Ordering::Relaxed) >= end;
-                !is_of_ring(phase) && is_taken && incoming.is_begun(phase.wrapping_add(1))
-            }
-        }
-    }
-
-    fn has_to_use_tcp(&self, link: Link) -> bool {
-        link.own().writer.stays_on_tcp.load(Ordering::Relaxed) != 0 || link.outgoing().is_tcp_wanted()
     }
 
     /// Chooses the ring or TCP for the next bytes, under the writer's lock. True: the ring.

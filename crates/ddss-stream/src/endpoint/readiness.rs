@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::io::Errno;
+
 use super::endpoint::Endpoint;
 use super::idle::note_shortage;
-use crate::limits::{RING_BYTES, WRITABLE_BYTES};
+use crate::limits::RING_BYTES;
 use crate::sys::{self, Descriptor, Link};
 
 /// Conditions of the TCP socket that never end, with the values of `epoll`.
@@ -99,6 +101,13 @@ impl Endpoint {
         self.local().latched.fetch_or(Latched::DEAD, Ordering::Relaxed);
     }
 
+    /// Keeps a failure of the connection for the next call.
+    pub fn record_failure(&self, error: Errno) {
+        self.latch(Latched::END);
+        self.mark_dead();
+        self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
+    }
+
     /// Announces that a waiter sleeps. It must look at [`ready`](Self::ready) once more before it does.
     pub fn rest(&self, wants_space: bool) {
         let Some(link) = self.local().link() else { return };
@@ -158,12 +167,6 @@ impl Endpoint {
         }
     }
 
-    #[inline]
-    pub(crate) fn has_ring_data(&self, link: Link) -> bool {
-        // A broken cursor counts as readable: the read reports it.
-        self.filled(link).map_or(true, |span| span.bytes > 0)
-    }
-
     /// Returns true if the ring has as many bytes as the program's waits ask for, or if TCP has the rest.
     #[inline]
     fn meets_low_water(&self, link: Link) -> bool {
@@ -185,11 +188,6 @@ impl Endpoint {
     pub fn low_water(&self) -> Option<usize> {
         let bytes = self.local().low_water.load(Ordering::Relaxed) as usize;
         (bytes > 0).then_some(bytes + 1)
-    }
-
-    #[inline]
-    pub(crate) fn has_ring_space(&self, link: Link) -> bool {
-        !self.writes_to_tcp() && self.space(link).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
     }
 
     /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.

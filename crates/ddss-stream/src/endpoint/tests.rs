@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
-use super::wait::Want;
+use super::positions::Want;
 use crate::limits::{LINK_BYTES, RING_BYTES};
 use crate::stream::{Listener, Stream, Transport};
 use crate::sys::{self, Descriptor, Link};

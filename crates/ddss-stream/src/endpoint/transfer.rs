@@ -1,16 +1,17 @@
 //! Reads and writes of a shared stream, phase by phase: bytes of TCP, of the ring, and of TCP again.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::endpoint::Endpoint;
+use super::positions::Want;
 use super::readiness::Latched;
-use super::wait::Want;
 use crate::cursors::is_of_ring;
-use crate::limits::{PHASES_MAX, PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
+use crate::limits::{LOOK_BESIDE_SET, PHASES_MAX, PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor, Hidden, Link, UserMemory};
 use crate::thread_lock::ThreadLock;
@@ -146,6 +147,29 @@ impl Endpoint {
             }
         }
         Ok(taken)
+    }
+
+    /// Sleeps until a peek may see more than `seen` bytes, or until the deadline (`AGAIN`) or a signal (`INTR`). False: no more come.
+    pub(super) fn rest_for_more(
+        &self,
+        socket: Descriptor,
+        to: &UserMemory<'_>,
+        seen: usize,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Errno> {
+        let Some(link) = self.local().link() else { return Ok(false) };
+        let _blocked = self.block(true, false);
+        self.announce(link, Want::Data);
+        if self.try_read(socket, to, 0, libc::MSG_PEEK | libc::MSG_TRUNC)? > seen {
+            return Ok(true);
+        }
+        // The kernel would report again and again what it has already: the caller looks again after a short sleep.
+        let has_tcp = rustix::io::ioctl_fionread(socket)? > 0;
+        let short = has_tcp.then_some(LOOK_BESIDE_SET);
+        let of_tcp = if has_tcp { 0 } else { libc::POLLIN };
+        let found = self.sleep(socket, link, Want::Data, of_tcp | libc::POLLRDHUP | libc::POLLPRI, short, deadline)?;
+        // A read ends before urgent data, too.
+        Ok(found & (libc::POLLRDHUP | libc::POLLPRI | libc::POLLHUP | libc::POLLERR) == 0)
     }
 
     /// Takes bytes of as many phases as there are. A short read tells programs that nothing is left: it must not end where a phase does.
@@ -339,13 +363,6 @@ impl Endpoint {
                 Ok(())
             }
         }
-    }
-
-    /// Keeps a failure of the connection for the next call.
-    pub fn record_failure(&self, error: Errno) {
-        self.latch(Latched::END);
-        self.mark_dead();
-        self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
     }
 
     /// Ends a stream whose peer wrote to TCP while it uses the ring: a call went past the peer's library, and the order of the bytes is

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
 use super::endpoint::Endpoint;
+use super::positions::Want;
 use crate::limits::{LOOK_BESIDE_SET, SPIN_MAX_NS, SPIN_MIN_NS, STALL_AFTER};
 use crate::sys::{Descriptor, Link};
 
@@ -60,19 +61,6 @@ impl Spin {
                 return None;
             }
         }
-    }
-}
-
-/// Side of a stream that a thread waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Want {
-    Data = 0,
-    Space = 1,
-}
-
-impl Want {
-    pub(super) fn other(self) -> Self {
-        if self == Self::Data { Self::Space } else { Self::Data }
     }
 }
 
@@ -164,14 +152,6 @@ impl Endpoint {
             self.mark_dead();
         }
         Ok(polled[0].revents)
-    }
-
-    /// Looks without a system call.
-    pub(crate) fn has(&self, link: Link, want: Want) -> bool {
-        match want {
-            Want::Data => self.has_ring_data(link),
-            Want::Space => self.has_ring_space(link),
-        }
     }
 
     /// Announces that a thread of this end sleeps. An old ring of the bell is silenced first: the thread looks again after this.
