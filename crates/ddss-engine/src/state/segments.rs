@@ -5,7 +5,7 @@ use crate::fault_injection::planted;
 use crate::requester::Requester;
 use crate::state::memory::areas::{Areas, no_room};
 use crate::state::segments::quotas::Accounts;
-use crate::state::segments::segment_index::SegmentIndex;
+use crate::state::segments::slots::SlotTable;
 use ddss_core::limits::{SEGMENTS_PER_NODE_DEFAULT, SEGMENTS_PER_NODE_MAX};
 use ddss_core::{
     Audience, Failure, LockToken, Name, NodeId, Permissions, Placement, Record, SegmentId, Shard, Spec, Storage,
@@ -14,7 +14,7 @@ use ddss_core::{
 use names_watch::NamesWatch;
 use released::{ReleasedSegment, ReleasedSegments};
 use schedule::Schedule;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use sweeps::Sweeps;
 
@@ -28,6 +28,7 @@ pub(crate) mod row_changes;
 mod schedule;
 mod segment;
 mod segment_index;
+mod slots;
 pub(crate) mod sweeps;
 mod versions;
 
@@ -43,25 +44,15 @@ pub(crate) enum MoveOutcome {
     Not { requester: Requester, to: u64, bytes: u64, failure: Failure },
 }
 
-#[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    segment: Option<Box<Segment>>,
-}
-
 /// All segments of this node.
 #[derive(Debug)]
 pub(crate) struct Segments {
     node: NodeId,
     shard: Shard,
-    first_generation: u32,
-    slots: Vec<Slot>,
+    slots: SlotTable,
     /// Maximum number of segments.
     segments_max: usize,
-    /// Free slots. The one that is free for longest is used first, so that an id returns as late as possible.
-    free: VecDeque<u32>,
     names: BTreeMap<Arc<str>, u32>,
-    index: SegmentIndex,
     /// Number of segments that have or are replicas.
     replicated: usize,
     areas: Areas,
@@ -82,12 +73,12 @@ impl Segments {
         Self {
             node: config.node,
             shard: config.shard,
-            first_generation: config.first_generation,
-            slots: Vec::new(),
+            slots: SlotTable::new(
+                SegmentId::new(config.node, 0, 0).on_shard(config.shard.index()),
+                config.first_generation,
+            ),
             segments_max: SEGMENTS_PER_NODE_DEFAULT,
-            free: VecDeque::new(),
             names: BTreeMap::new(),
-            index: SegmentIndex::new(SegmentId::new(config.node, 0, 0).on_shard(config.shard.index())),
             replicated: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
@@ -157,15 +148,9 @@ impl Segments {
 
     /// Returns the live segment of that id.
     pub(crate) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
-        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        match self.slots.get(index as usize) {
-            Some(Slot { segment: Some(segment), .. })
-                if (segment.id == id || planted!(self, StaleGeneration)) && !segment.is_forming() =>
-            {
-                Ok(segment)
-            }
-            _ => Err(Failure::NotFound),
-        }
+        let is_named =
+            |segment: &&Segment| (segment.id == id || planted!(self, StaleGeneration)) && !segment.is_forming();
+        self.slots.get(id).filter(is_named).ok_or(Failure::NotFound)
     }
 
     /// Checks that a name belongs to this shard.
@@ -175,14 +160,13 @@ impl Segments {
 
     /// Returns true if another node was the segment's first home: it was taken over, or is a replica.
     pub(crate) fn is_adopted(&self, id: SegmentId) -> bool {
-        self.index.contains(id)
+        self.slots.is_adopted(id)
     }
 
     /// Returns the slot and generation under which a segment is recorded.
     pub(crate) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
         self.get(id)?;
-        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        Ok(self.own_id(index, self.slots[index as usize].generation))
+        self.slots.own_id_of(id).ok_or(Failure::NotFound)
     }
 
     /// Returns the record of a segment.
@@ -192,9 +176,7 @@ impl Segments {
 
     /// Returns the global id of the segment that is recorded there.
     pub(crate) fn at_slot(&self, slot: SegmentId) -> Option<SegmentId> {
-        let place = self.slots.get(slot.index() as usize)?;
-        let segment = place.segment.as_ref().filter(|_| place.generation == slot.generation())?;
-        Some(segment.id)
+        self.slots.at(slot).map(|segment| segment.id)
     }
 
     /// Returns true if any segment has or is a replica.
@@ -204,21 +186,14 @@ impl Segments {
 
     /// Returns all segments that have or are replicas.
     pub(crate) fn replicated(&self) -> Vec<SegmentId> {
-        let segments = self.slots.iter().filter_map(|slot| slot.segment.as_ref());
-        segments.filter(|segment| segment.replication.is_some()).map(|segment| segment.id).collect()
+        self.slots.iter().filter(|segment| segment.replication.is_some()).map(|segment| segment.id).collect()
     }
 
     /// Returns the live segment of that id, to change it.
     pub(crate) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
-        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        match self.slots.get_mut(index as usize) {
-            Some(Slot { segment: Some(segment), .. })
-                if (segment.id == id || planted!(self, StaleGeneration)) && !segment.is_forming() =>
-            {
-                Ok(segment)
-            }
-            _ => Err(Failure::NotFound),
-        }
+        let is_stale_named = planted!(self, StaleGeneration);
+        let is_named = |segment: &&mut Segment| (segment.id == id || is_stale_named) && !segment.is_forming();
+        self.slots.get_mut(id).filter(is_named).ok_or(Failure::NotFound)
     }
 
     /// Allocates memory outside segments, in this node's own area.
@@ -231,15 +206,8 @@ impl Segments {
         let _ = self.areas.give(at, bytes);
     }
 
-    /// Returns an id of this shard.
-    fn own_id(&self, index: u32, generation: u32) -> SegmentId {
-        SegmentId::new(self.node, index, generation).on_shard(self.shard.index())
-    }
-
     fn id_of(&self, index: u32) -> SegmentId {
-        let slot = &self.slots[index as usize];
-        let own = self.own_id(index, slot.generation);
-        slot.segment.as_ref().map_or(own, |segment| segment.id)
+        self.slots.id_at(index)
     }
 
     /// Returns true if the name is taken, also by a segment in creation.
@@ -262,52 +230,35 @@ impl Segments {
             return Err(Failure::AlreadyExists);
         }
         self.check_count()?;
-        if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
+        if self.slots.is_full() {
             return Err(Failure::SegmentsFull);
         }
         let bytes = spec.pool_bytes();
         let at = self.areas.take(permissions.audience(), spec.storage, bytes)?;
-        let index = self.free.pop_front().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: self.first_generation, segment: None });
-            (self.slots.len() - 1) as u32
-        });
-        let own = self.own_id(index, 0).to_bits();
-        let slot = &mut self.slots[index as usize];
-        slot.generation = SegmentId::next_generation(slot.generation);
-        if copy_of.is_some_and(|id| id.to_bits() == own | u64::from(slot.generation)) {
-            // The slot's own id equals that of the replica: the record has to show that it is one.
-            slot.generation = SegmentId::next_generation(slot.generation);
-        }
+        let segment = self.slots.take_free(copy_of);
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
         self.accounts.take(permissions.owner.uid, &spec);
-        let generation = slot.generation;
-        let segment = self.own_id(index, generation);
         let known_as = copy_of.unwrap_or(segment);
         let record = Record { segment, known_as, at, name, spec, permissions, epoch: 0 };
         let text: Arc<str> = name.as_str().into();
         let mut made = Segment::new(&record, text.clone(), (Version(0), timestamp));
         made.rare_mut().forming = Some(requester);
         self.replicated += usize::from(made.replication.is_some());
-        self.slots[index as usize].segment = Some(Box::new(made));
-        self.names.insert(text, index);
-        if copy_of.is_some() {
-            self.index.insert(known_as, index);
-        }
-        assert!(self.index.slot_of(known_as) == Some(index), "an id names the slot of its segment");
+        self.names.insert(text, segment.index());
+        self.slots.insert(segment, made);
+        assert!(self.slots.index_of(known_as) == Some(segment.index()), "an id names the slot of its segment");
         Ok(record)
     }
 
     /// Ends the creation of a segment; returns its id and requester.
     pub(crate) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Requester)> {
-        let slot = self.slots.get_mut(at.index() as usize)?;
-        let segment = slot.segment.as_mut().filter(|_| slot.generation == at.generation())?;
+        let segment = self.slots.at_mut(at)?;
         Some((segment.id, segment.take_forming()?))
     }
 
     /// Returns a segment in creation.
     pub(crate) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        let index = self.index.slot_of(id)?;
-        self.slots.get_mut(index as usize)?.segment.as_deref_mut().filter(|segment| segment.id == id)
+        self.slots.get_mut(id).filter(|segment| segment.id == id)
     }
 
     /// Changes permissions and owner of a segment in place.
@@ -344,7 +295,7 @@ impl Segments {
 
     /// Ends a move.
     pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<MoveOutcome> {
-        let index = self.index.slot_of(id)?;
+        let index = self.slots.index_of(id)?;
         let segment = self.get_mut(id).ok()?;
         let (to, permissions, requester) = segment.take_pending_move()?;
         segment.lock_queue.end_move();
@@ -366,11 +317,9 @@ impl Segments {
 
     /// Restores a segment of the daemon's previous run.
     pub(crate) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
-        let Record { segment: id, known_as, at, name, spec, permissions, .. } = *record;
-        let index = id.index() as usize;
+        let Record { segment: id, at, name, spec, permissions, .. } = *record;
         self.admits(&name)?;
-        if !self.index.is_own(id) || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
-        {
+        if !self.slots.is_own(id) || self.is_taken(&name) || self.slots.is_in_use(id.index()) {
             return Err(Failure::Malformed);
         }
         let bytes = spec.pool_bytes();
@@ -380,46 +329,27 @@ impl Segments {
         if !self.areas.retake(at, permissions.audience(), spec.storage, bytes) {
             return Err(Failure::Malformed);
         }
-        self.make_room_for(id);
-        // Free slots are in order of their index until the first segment is made.
-        if let Ok(place) = self.free.binary_search(&id.index()) {
-            self.free.remove(place);
-        }
+        self.slots.reserve(id);
         self.accounts.take(permissions.owner.uid, &spec);
         let text: Arc<str> = name.as_str().into();
         let segment = Segment::new(record, text.clone(), (version, timestamp));
         self.replicated += usize::from(segment.replication.is_some());
-        self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
+        self.slots.insert(id, segment);
         self.names.insert(text, id.index());
-        if known_as != id {
-            self.index.insert(known_as, id.index());
-        }
         Ok(())
     }
 
     /// Restores the last id of a free slot.
     pub(crate) fn restore_free(&mut self, last: SegmentId) {
-        self.make_room_for(last);
-        let slot = &mut self.slots[last.index() as usize];
-        slot.generation = slot.generation.max(last.generation());
-    }
-
-    fn make_room_for(&mut self, id: SegmentId) {
-        while self.slots.len() <= id.index() as usize {
-            self.free.push_back(self.slots.len() as u32);
-            self.slots.push(Slot { generation: self.first_generation, segment: None });
-        }
+        self.slots.restore_free(last);
     }
 
     /// Removes a segment's name and id. Its memory is freed when no reader is left: at once, or with the last peer that
     /// drops its window.
     pub(crate) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
         self.get(id)?;
-        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        let slot = &mut self.slots[index as usize];
-        let mut segment = slot.segment.take().ok_or(Failure::NotFound)?;
+        let (index, mut segment) = self.slots.remove(id).ok_or(Failure::NotFound)?;
         self.names.remove(&segment.text);
-        self.index.remove(segment.id);
         self.replicated -= usize::from(segment.replication.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let (holders, waiting) = (segment.lock_queue.holders(), segment.lock_queue.waiting());
@@ -435,7 +365,7 @@ impl Segments {
     pub(crate) fn forgotten(&mut self, node: NodeId, which: Option<SegmentId>) {
         self.released.forget(node, which);
         if which.is_none() {
-            for segment in self.slots.iter_mut().filter_map(|slot| slot.segment.as_mut()) {
+            for segment in self.slots.iter_mut() {
                 segment.remove_window_holder(node);
             }
         }
@@ -452,7 +382,7 @@ impl Segments {
         let early = planted!(self, EarlyReclaim);
         let gone = self.released.take(early)?;
         if !gone.moved {
-            self.free.push_back(gone.index);
+            self.slots.give_back(gone.index);
         }
         Some((gone.at, gone.bytes))
     }
@@ -460,5 +390,27 @@ impl Segments {
     /// Frees memory that was zeroed. Returns the pages at its ends that no segment uses any more.
     pub(crate) fn cleared(&mut self, at: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         self.areas.give(at, bytes)
+    }
+
+    /// Returns the change of a table's rows that follows that number. Changes are recorded from the first call on, behind the
+    /// number `first`.
+    pub(crate) fn row_change_after(
+        &mut self,
+        id: SegmentId,
+        number: Version,
+        first: Version,
+    ) -> Result<Option<(Version, Option<u64>)>, Failure> {
+        let counts_on = planted!(self, RowChangesOfEarlierTerm);
+        let changes = self.get_mut(id)?.row_changes(first);
+        if !counts_on {
+            changes.catch_up(number, first);
+        }
+        Ok(changes.after(number))
+    }
+
+    /// Records a change of a row; returns its number if watchers of all rows want to know.
+    pub(crate) fn note_row_change(&mut self, id: SegmentId, row: u64) -> Option<Version> {
+        let is_untold = planted!(self, UntoldRowChange);
+        self.get_mut(id).ok().filter(|segment| !is_untold || segment.replication.is_none())?.note_row_change(row)
     }
 }

@@ -1,9 +1,7 @@
 //! The newest changes of a table's rows, for watchers of all rows.
 
-use crate::fault_injection::planted;
-use crate::state::segments::Segments;
+use ddss_core::Version;
 use ddss_core::limits::ROW_CHANGES_MAX;
-use ddss_core::{Failure, SegmentId, Version};
 use std::collections::VecDeque;
 
 /// Rows that changed, the newest at the back. Each change has a number; the first one is greater than all numbers of earlier
@@ -38,7 +36,7 @@ impl RowChanges {
 
     /// Begins again behind `first`, if a watcher has seen a number between that of the newest change and `first`: another
     /// home gave it, and no later one here would be greater.
-    fn catch_up(&mut self, seen: Version, first: Version) {
+    pub(super) fn catch_up(&mut self, seen: Version, first: Version) {
         if self.newest < seen && seen < first {
             *self = Self::new(first);
         }
@@ -46,7 +44,7 @@ impl RowChanges {
 
     /// Returns the change that follows that number, with its own number; no row if some changes are not recorded any more.
     /// `None` if there is none yet.
-    fn after(&mut self, number: Version) -> Option<(Version, Option<u64>)> {
+    pub(super) fn after(&mut self, number: Version) -> Option<(Version, Option<u64>)> {
         self.unread = 0;
         let behind = self.newest.0.checked_sub(number.0).filter(|&behind| behind > 0)?;
         let first = usize::try_from(behind).ok().and_then(|behind| self.rows.len().checked_sub(behind));
@@ -54,30 +52,6 @@ impl RowChanges {
             Some(first) => (Version(number.0 + 1), Some(self.rows[first])),
             None => (self.newest, None),
         })
-    }
-}
-
-impl Segments {
-    /// Returns the change of a table's rows that follows that number. Changes are recorded from the first call on, behind the
-    /// number `first`.
-    pub(crate) fn row_change_after(
-        &mut self,
-        id: SegmentId,
-        number: Version,
-        first: Version,
-    ) -> Result<Option<(Version, Option<u64>)>, Failure> {
-        let counts_on = planted!(self, RowChangesOfEarlierTerm);
-        let changes = self.get_mut(id)?.row_changes(first);
-        if !counts_on {
-            changes.catch_up(number, first);
-        }
-        Ok(changes.after(number))
-    }
-
-    /// Records a change of a row; returns its number if watchers of all rows want to know.
-    pub(crate) fn note_row_change(&mut self, id: SegmentId, row: u64) -> Option<Version> {
-        let is_untold = planted!(self, UntoldRowChange);
-        self.get_mut(id).ok().filter(|segment| !is_untold || segment.replication.is_none())?.note_row_change(row)
     }
 }
 

@@ -24,6 +24,11 @@ impl SegmentIndex {
         id.is_of(self.own)
     }
 
+    /// Returns an id of this shard.
+    pub(crate) fn own_id(&self, index: u32, generation: u32) -> SegmentId {
+        SegmentId::new(self.own.home(), index, generation).on_shard(self.own.shard())
+    }
+
     /// Returns the slot of a segment, if it is here.
     #[inline(always)]
     pub(crate) fn slot_of(&self, id: SegmentId) -> Option<u32> {
