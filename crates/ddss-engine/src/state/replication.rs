@@ -15,20 +15,22 @@
 
 use crate::action::{CommitSource, RangeSet};
 use crate::config::Now;
-use crate::ids::ServedGetId;
 use crate::requester::Requester;
 use crate::role::RoleAssignment;
 use crate::state::peers::Peers;
 use ddss_core::limits::{RESYNC_DIRTY_MAX, RESYNC_PIECES_MAX};
 use ddss_core::{
-    DegradedReason, Failure, LockRequest, NodeId, PermissionUpdate, Principal, Range, RecordPlace, Refusal,
-    ReplicationInfo, SegmentId, Timestamp, UploadId, Version,
+    DegradedReason, Failure, NodeId, PermissionUpdate, Principal, Range, Refusal, ReplicationInfo, SegmentId,
+    Timestamp, UploadId, Version,
 };
+use home_work::WorkQueue;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 mod forwarded_upload;
+mod home_work;
 
 pub(crate) use forwarded_upload::{ForwardedUpload, UndoMemory};
+pub(crate) use home_work::{ForwardKind, HomeWork, PendingForward, RowCommit};
 
 /// Replication state of a node, over all segments.
 #[derive(Debug)]
@@ -56,9 +58,7 @@ pub(crate) struct Replicas {
     /// Time that a replica may be away before another node is chosen.
     patience_us: u64,
     /// Work of the home that follows from the state of replicas.
-    work: VecDeque<(Now, SegmentId, HomeWork)>,
-    /// Number of pieces of work at the front that were added since the last one was taken.
-    added: usize,
+    work: WorkQueue,
 }
 
 impl Default for Replicas {
@@ -75,8 +75,7 @@ impl Default for Replicas {
             lease_until_us: 0,
             piece_bytes: ddss_core::limits::RESYNC_PIECE_BYTES,
             patience_us: Self::PATIENCE_US,
-            work: VecDeque::new(),
-            added: 0,
+            work: WorkQueue::default(),
         }
     }
 }
@@ -213,8 +212,7 @@ impl Replicas {
 
     /// Adds work of the home, which it does after this step. Work that follows from other work comes before the rest of that.
     pub(crate) fn add_work(&mut self, now: Now, segment: SegmentId, work: HomeWork) {
-        self.work.insert(self.added, (now, segment, work));
-        self.added += 1;
+        self.work.add(now, segment, work);
     }
 
     /// Returns true if the home has work.
@@ -225,8 +223,7 @@ impl Replicas {
 
     /// Takes the next work of the home, with the time of the step from which it follows.
     pub(crate) fn next_work(&mut self) -> Option<(Now, SegmentId, HomeWork)> {
-        self.added = 0;
-        self.work.pop_front()
+        self.work.next()
     }
 
     /// Schedules work for a segment on each tick.
@@ -461,15 +458,6 @@ impl ReplicatedSegment {
     }
 }
 
-/// Row that a put of a table changes, and the version that it makes of it. The table itself has a version too, which
-/// counts the puts of all its rows while it has or is a replica.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RowCommit {
-    pub(crate) row: u64,
-    pub(crate) place: RecordPlace,
-    pub(crate) version: Version,
-}
-
 /// Change to apply to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentChange {
@@ -482,44 +470,6 @@ pub(crate) struct SegmentChange {
     /// Word of the answer besides the version.
     pub(crate) word: u64,
     pub(crate) deadline_us: u64,
-}
-
-/// Operation that waits for the replica.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingForward {
-    pub(crate) what: ForwardKind,
-    /// Requester, unless it is already answered.
-    pub(crate) requester: Option<Requester>,
-    pub(crate) version: Version,
-    pub(crate) timestamp: Timestamp,
-    /// Additional word of the answer.
-    pub(crate) word: u64,
-    /// Pool offset and length of its bytes.
-    pub(crate) place: Option<(u64, u64)>,
-    /// The fabric uses these bytes as well.
-    pub(crate) served_get: Option<ServedGetId>,
-    pub(crate) deadline_us: u64,
-}
-
-/// Work of a home that follows from the state of its replica.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum HomeWork {
-    /// Executes an operation that waited for the replica.
-    Finish(PendingForward),
-    /// Changes permissions, which waited until the home is alone.
-    Update((Principal, PermissionUpdate, Requester)),
-    /// Serves the lock queue.
-    Serve,
-}
-
-/// Kind of a forwarded operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ForwardKind {
-    Put(RangeSet, Option<RowCommit>),
-    PutLarge(ForwardedUpload),
-    Grant(LockRequest),
-    /// Already committed: an injected bug.
-    Done,
 }
 
 /// Progress of a resync.
