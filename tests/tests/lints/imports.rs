@@ -62,12 +62,8 @@ fn folders_are_layers() {
 }
 
 /// Types whose methods call each other in circles across files, by crate, and the number of those files. A number only falls.
-const METHODS_IN_CIRCLES: &[(&str, &str, usize)] = &[
-    ("ddss", "ByteMap", 4),
-    ("ddss", "Client", 2),
-    ("ddss", "Segment", 6),
-    ("ddss", "SharedChannel", 2),
-];
+const METHODS_IN_CIRCLES: &[(&str, &str, usize)] =
+    &[("ddss", "ByteMap", 4), ("ddss", "Client", 2), ("ddss", "Segment", 6), ("ddss", "SharedChannel", 2)];
 
 // If this failed, the files of one type could only be read together, as those of `Home` once.
 #[test]
