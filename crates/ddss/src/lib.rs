@@ -27,6 +27,23 @@
 //!
 //! On another node, [`open`](Named::open) finds the segment by its name.
 //!
+//! # Values
+//!
+//! | handle | [`Spec::new`] counts | what has a version |
+//! | --- | --- | --- |
+//! | [`Segment`]; [`Word`], [`Cell<T>`](Cell) and [`Array<T>`](Array) in it | bytes | the segment |
+//! | [`Table<T>`](Table) of [`Row`]s | rows | each row |
+//! | [`Map<K, V>`](Map) | keys | each entry |
+//!
+//! - New bytes are zero. `T`, `K` and `V` are [`Encoding`]s: types that derive `zerocopy`'s `FromBytes`, `IntoBytes` and
+//!   `Immutable` (numbers, arrays, structs with `repr(C)`), `[u8]`, `str`, or `Postcard<T>`.
+//! - A put is atomic, and `put_if` names the version that it replaces: another one there
+//!   [is a conflict](Error::is_conflict). `update` repeats itself until none came between.
+//! - A [lock](Segment::lock) of a segment or a [row](Row::lock) has a lease, which `keep_alive` renews. Its [`LockGuard`] has
+//!   the calls of what it locks; they fail once the lock is lost.
+//! - A [`Watch`] yields the present state first, then newer ones. One that lags skips versions, never the newest.
+//! - [`Reader`] and [`Writer`] stream large values; a [`Batch`] sends many calls together, each with its own outcome.
+//!
 //! # Threads
 //!
 //! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each calling thread uses a ring pair of its own (a
