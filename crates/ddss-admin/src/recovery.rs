@@ -23,6 +23,8 @@ pub struct RecoveryReport {
     pub term: u64,
     /// Index of that entry: the survivor with the latest one knows most.
     pub index: u64,
+    /// Folder in which its segments in memory were looked for.
+    pub memory: String,
     /// All members, this one too.
     pub members: Vec<SurvivorReport>,
     /// Segments whose home is this node.

@@ -60,12 +60,10 @@ pub(crate) enum CommandError {
         /// Its exit code.
         code: u8,
     },
-    #[error("cannot restore {name}, go on with --skip-existing")]
-    Restore {
-        /// Name of the segment.
-        name: String,
-        #[source]
-        source: Box<CommandError>,
+    #[error("{count} segments were not restored: make room for them, and go on with --skip-existing")]
+    Unrestored {
+        /// Number of segments.
+        count: usize,
     },
     #[error("this command has no JSON output: omit --json")]
     NoJsonOutput,
@@ -122,7 +120,6 @@ impl CommandError {
             Self::DaemonEnded(_) => 4,
             // The other codes of the daemon mean something else here.
             Self::Recovery { code: 2, .. } => 2,
-            Self::Restore { source, .. } => source.exit_code(),
             Self::NoJsonOutput | Self::InvalidSize(_) | Self::River(ddss_river::QueueError::Config(_)) => 2,
             // As a shell reports a program that the signal ended.
             Self::Interrupted { signal } | Self::Returned { signal } => 128 + signal,

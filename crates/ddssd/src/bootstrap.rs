@@ -2,9 +2,9 @@
 
 use crate::config::config::Config;
 use crate::control::{
-    Addresses, ClusterOrigin, Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state,
-    drop_replicated_state, end_founding, forget_names_compared, has_left, join, may_found, replace_file_atomically,
-    shard_address,
+    Addresses, ClusterOrigin, Identity, Incarnation, clear_left_mark, complete_recovery, control_address,
+    delete_cluster_state, drop_replicated_state, end_founding, forget_names_compared, has_left, join,
+    last_memory_folder, may_found, record_memory_folder, shard_address,
 };
 use crate::shard::event_loop::EventLoop;
 use crate::start_error::StartError;
@@ -16,7 +16,7 @@ use ddss_core::NodeId;
 use ddss_verbs::Fabric;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Longest wait for the cluster to admit the node.
@@ -58,26 +58,20 @@ impl Bootstrap {
             return Err(StartError::Advertise { address });
         }
         let found = Identity::read(&config.state_folder).map_err(state)?;
+        if let Some(found) = &found {
+            complete_recovery(&config.state_folder, found.cluster).map_err(state)?;
+        }
         let named = config.is_node_named.then_some(config.node);
         let incarnation = Incarnation::begin(&config.state_folder).map_err(state)?;
-        let identity = match (found, &config.join) {
-            (Some(found), at) => {
+        let identity = match (found.clone(), &config.join) {
+            (Some(found), _) => {
                 if let Some(named) = named.filter(|named| named.0 != found.node) {
                     let path = config.state_folder.clone();
                     return Err(StartError::OtherNode { path, found: NodeId(found.node), named });
                 }
-                match at {
-                    Some(at) if found.rejoins => {
-                        drop_replicated_state(&config.state_folder).map_err(state)?;
-                        forget_names_compared(&config.state_folder).map_err(state)?;
-                        let identity = (Some(found.node), config.progress_threads, incarnation);
-                        let (_, cluster) = join(&key, at, address, identity, JOIN_MAX, &config.stop_requested)?;
-                        Identity { cluster, rejoins: false, ..found }
-                    }
-                    None if found.rejoins => {
-                        return Err(StartError::NoCluster { state_folder: config.state_folder.clone() });
-                    }
-                    _ => found,
+                match &found.rejoins_at {
+                    Some(at) => Self::rejoin(config, &key, &found, at, (address, incarnation))?,
+                    None => found.clone(),
                 }
             }
             (None, Some(at)) => {
@@ -93,20 +87,44 @@ impl Bootstrap {
         }
         let addresses = Some(Addresses { listen: bound, advertise: config.advertise });
         let identity = Identity { addresses, ..identity };
-        if found != Some(identity) {
+        if found.as_ref() != Some(&identity) {
             identity.write(&config.state_folder).map_err(state)?;
         }
-        let memory = format!("{}\n{}\n", config.state_folder.display(), config.memory_folder.display());
-        replace_file_atomically(&config.state_folder, MEMORY_MARK_NAME, memory.as_bytes()).map_err(state)?;
+        record_memory_folder(&config.state_folder, &config.memory_folder).map_err(state)?;
         // After the identity: a crash in between leaves a member.
         end_founding(&config.state_folder).map_err(state)?;
         if has_left {
             clear_left_mark(&config.state_folder).map_err(state)?;
         }
-        let Identity { node, founder, .. } = identity;
+        let (node, founder) = (identity.node, identity.founder);
         let (key, origin) = identity.keys(&key);
         let (node, join) = (NodeId(node), config.join.clone());
         Ok(Some(Self { node, key, origin, address, listener, founder, incarnation, join }))
+    }
+}
+
+impl Bootstrap {
+    /// Joins the recovered cluster, and drops the state of the former one once that has succeeded. A kill in between
+    /// repeats the join.
+    fn rejoin(
+        config: &Config,
+        key: &ClusterKey,
+        found: &Identity,
+        at: &str,
+        (address, incarnation): (SocketAddr, Incarnation),
+    ) -> Result<Identity, StartError> {
+        let state = |source| StartError::State { path: config.state_folder.clone(), source };
+        let place: HostPort = at.parse().map_err(|error| state(io::Error::other(format!("{at}: {error}"))))?;
+        let identity = (Some(found.node), config.progress_threads, incarnation);
+        let (_, cluster) = join(key, &place, address, identity, JOIN_MAX, &config.stop_requested)?;
+        let joined = Identity { cluster, rejoins_at: None, ..found.clone() };
+        if cluster == found.cluster {
+            tracing::warn!(%place, "that is the cluster of this node, and not a recovered one: nothing is dropped");
+            return Ok(Identity { former_cluster: found.former_cluster.filter(|&former| former != cluster), ..joined });
+        }
+        drop_replicated_state(&config.state_folder).map_err(state)?;
+        forget_names_compared(&config.state_folder).map_err(state)?;
+        Ok(joined)
     }
 }
 
@@ -127,19 +145,12 @@ pub(crate) fn check_founding(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// File in the state folder with its own path, and the memory folder of the last start.
-const MEMORY_MARK_NAME: &str = "memory-folder";
-
 /// Refuses a start beside the segments of the last one: a member that comes back without them gives them up.
 pub(crate) fn check_memory(config: &Config) -> Result<(), StartError> {
     if config.key.is_none() || config.discard {
         return Ok(());
     }
-    let Ok(last) = std::fs::read_to_string(config.state_folder.join(MEMORY_MARK_NAME)) else { return Ok(()) };
-    // A copy of the state folder is the node without its segments.
-    let own = format!("{}\n", config.state_folder.display());
-    let Some(last) = last.strip_prefix(&own) else { return Ok(()) };
-    let last = PathBuf::from(last.trim_end_matches('\n'));
+    let last = last_memory_folder(&config.state_folder, &config.memory_folder);
     let has_segments = |folder: &Path| {
         let registry = Registry::open_existing(&folder.join(Registry::FILE_NAME));
         registry.is_ok_and(|registry| registry.entries().any(|entry| !matches!(entry, Entry::Free(_))))

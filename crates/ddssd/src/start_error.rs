@@ -151,11 +151,11 @@ pub enum StartError {
     },
     /// The cluster is not lost.
     #[error(
-        "{answering} of {voters} voters answer, nothing was done: start this daemon again, the cluster works without a recovery"
+        "{able} of {voters} voters work with this one, nothing was done: start this daemon again, the cluster works without a recovery"
     )]
     HasMajority {
-        /// Voters that answer.
-        answering: usize,
+        /// Voters that answer, and this node if it votes.
+        able: usize,
         /// All voters.
         voters: usize,
     },

@@ -37,6 +37,9 @@ fn make_segments(client: &Client) {
         map.put(&key, &(key * key)).unwrap();
     }
     map.put_with(&1000, &1, EntryOptions::new().ttl(Duration::from_secs(600))).unwrap();
+    let checked = client.segment("checked").allocate(Spec::new(3 << 20).model(Model::Version)).unwrap();
+    let stamp = checked.put_if(ddss::Version(0), 1 << 20, b"first").unwrap();
+    checked.put_if(stamp.version, 2 << 20, b"second").unwrap();
     client.segment("file").allocate(Spec::new(64).storage(Storage::File)).unwrap().put(0, b"disk").unwrap();
     client.segment("empty").allocate(Spec::new(4096).model(Model::Delta(2)).history(2)).unwrap();
 }
@@ -59,6 +62,9 @@ fn check_segments(client: &Client, copies: u8) {
     assert_eq!(map.len().unwrap(), 501);
     assert!((0..500).all(|key| map.get(&key).unwrap().unwrap().value == key * key));
     assert!(map.get(&1000).unwrap().unwrap().ttl().is_some());
+    let checked = client.segment("checked").open().unwrap();
+    assert_eq!(&checked.get(1 << 20..(1 << 20) + 5).unwrap()[..], b"first");
+    assert_eq!(&checked.get(2 << 20..(2 << 20) + 6).unwrap()[..], b"second");
     let file = client.segment("file").open().unwrap();
     assert_eq!((file.stat().unwrap().storage, &file.get(0..4).unwrap()[..]), (Storage::File, &b"disk"[..]));
     let empty = client.segment("empty").open().unwrap().stat().unwrap();
@@ -80,7 +86,7 @@ fn snapshot_of_a_cluster_is_restored_in_another_one() {
     assert_eq!(mode & 0o777, 0o600, "every user reads the values of all");
     // Names exist here.
     let why = ddss(first.folder(), &["cluster", "restore", &file], 1);
-    assert!(why.contains("5 of the names exist") && why.contains("--skip-existing"), "{why}");
+    assert!(why.contains("6 of the names exist") && why.contains("--skip-existing"), "{why}");
     ddss(first.folder(), &["cluster", "restore", &file, "--skip-existing"], 0);
     drop((first, second));
 
@@ -133,16 +139,20 @@ fn restore_that_was_killed_is_continued() {
             let segment = restored.segment(&info.name).open().unwrap();
             let number: u8 = info.name["value/".len()..].parse().unwrap();
             let is_whole = segment.get(..).unwrap().iter().all(|&byte| byte == number + 1);
-            assert!(is_whole || info.permissions.mode == Mode(0o200), "{} is not marked as unfinished", info.name);
+            let is_noted = || {
+                let journal = restored.segment(".ddss-restore").open().unwrap().get(..).unwrap();
+                journal.starts_with(format!("{}\0", info.name).as_bytes())
+            };
+            assert!(is_whole || is_noted(), "{} is not marked as unfinished", info.name);
         }
     }
     ddss(target.folder(), &["cluster", "restore", &file, "--skip-existing"], 0);
     let whole = |number: u8| {
         let segment = restored.segment(&format!("value/{number}")).open().unwrap();
-        segment.stat().unwrap().permissions.mode != Mode(0o200)
-            && segment.get(..).unwrap().iter().all(|&byte| byte == number + 1)
+        segment.get(..).unwrap().iter().all(|&byte| byte == number + 1)
     };
     assert!((0..40).all(whole));
+    assert_eq!(restored.list("").count(), 40, "the journal stays");
 }
 
 // If this failed, a snapshot would mix bytes of two versions, or would fail for each segment that is in use.
@@ -194,4 +204,31 @@ fn snapshot_names_what_it_lacks() {
     }
     let said = ddss(first.folder(), &["cluster", "restore", &file, "--check"], 0);
     assert!(said.contains("1 segments could not be read"), "{said}");
+}
+
+// If this failed, an operator would take a cluster of empty segments for a restored one, or lose all for one that has no room.
+#[test]
+fn restore_makes_what_it_can_and_says_what_it_cannot() {
+    let source = DaemonOptions::new(1).unwrap().pool_bytes(64 << 20).start().unwrap();
+    let place = TempNode::new().unwrap();
+    let path = |name: &str| place.join(name).to_str().unwrap().to_owned();
+    let values = client(source.folder());
+    for (name, bytes) in [("a", 64_u64), ("b", 32 << 20), ("c", 64)] {
+        values.segment(name).allocate(bytes).unwrap().put(0, name.as_bytes()).unwrap();
+    }
+    ddss(source.folder(), &["cluster", "snapshot", &path("all")], 0);
+    ddss(source.folder(), &["cluster", "snapshot", &path("names"), "--no-bytes"], 0);
+    let small = DaemonOptions::new(2).unwrap().pool_bytes(8 << 20).start().unwrap();
+    let why = ddss(small.folder(), &["cluster", "restore", &path("names")], 1);
+    assert!(why.contains("holds no bytes") && why.contains("--empty"), "{why}");
+    let why = ddss(small.folder(), &["cluster", "restore", &path("all")], 1);
+    assert!(why.contains("b was not restored") && why.contains("1 segments were not restored"), "{why}");
+    let restored = client(small.folder());
+    for name in ["a", "c"] {
+        assert_eq!(&restored.segment(name).open().unwrap().get(0..1).unwrap()[..], name.as_bytes());
+    }
+    assert_eq!(restored.list("").count(), 2);
+    // A directory is no file for a snapshot.
+    let why = ddss(source.folder(), &["cluster", "snapshot", place.path().to_str().unwrap()], 1);
+    assert!(why.contains("it is a directory"), "{why}");
 }

@@ -153,7 +153,7 @@ fn cluster_with_a_majority_is_not_recovered() {
     three.kill().unwrap();
     let refused = run_ddss(three.folder(), &["cluster", "recover", "--yes"], "").unwrap();
     assert_eq!(refused.code, SETTINGS, "{}{}", refused.out, refused.err);
-    assert!(refused.err.contains("2 of 3 voters answer"), "{}", refused.err);
+    assert!(refused.err.contains("3 of 3 voters work with this one"), "{}", refused.err);
     three.restart().unwrap();
     wait_until("it is a member as before", || json(one.folder(), &["cluster", "status"])["nodes"][2]["alive"] == true);
     drop(two);
@@ -167,16 +167,26 @@ fn recovery_that_was_killed_is_repeated() {
     make(&values, "own", 1, 1);
     drop((values, two, three));
     one.kill().unwrap();
-    let directory = one.folder().join("state/directory.json");
-    let before = std::fs::read(&directory).ok();
+    let state = one.folder().join("state");
+    let (directory, identity) = (state.join("directory.json"), state.join("node.json"));
+    let (old_directory, old_identity) = (std::fs::read(&directory).ok(), std::fs::read(&identity).unwrap());
     json(one.folder(), &["cluster", "recover", "--yes"]);
-    // As if the process had died before the second file.
-    match before {
+    let new_directory = std::fs::read(&directory).unwrap();
+    let new_identity = std::fs::read(&identity).unwrap();
+    let put_back = || match &old_directory {
         Some(bytes) => std::fs::write(&directory, bytes).unwrap(),
         None => std::fs::remove_file(&directory).unwrap(),
-    }
+    };
+    // As if the process had died before the identity was written: nothing is decided.
+    put_back();
+    std::fs::write(&identity, &old_identity).unwrap();
     let report = json(one.folder(), &["cluster", "recover", "--yes"]);
     assert_eq!(names(&report, "here"), ["own"]);
+    // As if it had died after that, and before the directory was put in its place: the start goes on.
+    let id = serde_json::from_slice::<Value>(&new_identity).unwrap()["cluster"].as_u64().unwrap();
+    put_back();
+    std::fs::write(&identity, &new_identity).unwrap();
+    std::fs::write(state.join(format!("directory-{id:016x}.json")), &new_directory).unwrap();
     one.restart().unwrap();
     let values = client(one.folder());
     make(&values, "new", 1, 1);

@@ -128,6 +128,9 @@ pub(crate) struct RestoreOptions {
     /// Only verify the file; no daemon is asked
     #[arg(long, conflicts_with = "skip_existing")]
     pub(crate) check: bool,
+    /// Make the segments of a snapshot without bytes; they are zero
+    #[arg(long)]
+    pub(crate) empty: bool,
     #[command(flatten)]
     pub(crate) place: DaemonOptions,
 }

@@ -150,6 +150,21 @@ pub(crate) fn fetch(place: &DaemonOptions) -> Result<ClusterView, CommandError> 
     }
 }
 
+/// Asks for the cluster; `None` if the daemon belongs to none. Another user than root and the daemon's may not ask, and is told so.
+pub(crate) fn fetch_if_any(place: &DaemonOptions) -> Result<Option<ClusterView>, CommandError> {
+    match fetch(place) {
+        Ok(view) => Ok(Some(view)),
+        Err(CommandError::NoCluster { .. }) => Ok(None),
+        Err(CommandError::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            print_note(
+                "only root and the daemon's user may ask for the cluster: segments of unreachable nodes are not known",
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Asks the daemon for all names of the cluster, in their order.
 pub(crate) fn fetch_names(place: &DaemonOptions) -> Result<Vec<NameReport>, CommandError> {
     let mut all: Vec<NameReport> = Vec::new();

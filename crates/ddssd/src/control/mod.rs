@@ -32,11 +32,10 @@ pub use runtime::ControlError;
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
 pub(crate) use membership::identity::{
     Addresses, ClusterOrigin, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
-    forget_names_compared, has_left, may_found,
+    forget_names_compared, has_left, last_memory_folder, may_found, record_memory_folder,
 };
 pub(crate) use membership::incarnation::Incarnation;
-pub(crate) use membership::recovery::drop_replicated_state;
 pub use membership::recovery::recover;
-pub(crate) use membership::state_file::replace_file_atomically;
+pub(crate) use membership::recovery::{complete_recovery, drop_replicated_state};
 pub(crate) use rpc::addresses::{control_address, shard_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

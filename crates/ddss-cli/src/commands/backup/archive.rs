@@ -101,8 +101,15 @@ pub(super) struct Mark {
 
 impl ArchiveWriter {
     pub(super) fn create(path: &Path) -> Result<Self, CommandError> {
+        if path.is_dir() {
+            let path = path.display();
+            return Err(CommandError::Refused(format!(
+                "cannot write the snapshot to {path}, it is a directory: name a file in it"
+            )));
+        }
+        // Two snapshots at a time do not meet.
         let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
+        partial.push(format!(".partial-{}", std::process::id()));
         let partial = PathBuf::from(partial);
         // A symbolic link at this path must not redirect the write.
         let _ = std::fs::remove_file(&partial);
@@ -198,12 +205,17 @@ impl ArchiveReader {
         Ok(archive)
     }
 
+    /// Begins with the first frame again.
+    pub(super) fn restart(&mut self) -> Result<(), CommandError> {
+        self.file.seek(SeekFrom::Start(MAGIC.len() as u64)).map_err(CommandError::file("read", &self.path))?;
+        (self.number, self.at) = (0, MAGIC.len() as u64);
+        Ok(())
+    }
+
     /// Returns an error that names the file and the place of the damage.
     pub(super) fn damaged(&self, what: &str) -> CommandError {
         let (path, at) = (self.path.display(), self.at);
-        CommandError::Refused(format!(
-            "{path} is damaged at byte {at} ({what}), nothing was restored: use another snapshot"
-        ))
+        CommandError::Refused(format!("{path} is damaged at byte {at} ({what}): use another snapshot"))
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<(), CommandError> {

@@ -52,7 +52,7 @@ fn print_names(words: &str, names: &[RecoveredName]) {
 }
 
 fn print_report(report: &RecoveryReport) {
-    let RecoveryReport { node, term, index, members, here, taken_over, elsewhere } = report;
+    let RecoveryReport { node, term, index, memory, members, here, taken_over, elsewhere } = report;
     let others: Vec<String> = members
         .iter()
         .filter(|member| member.node != *node)
@@ -63,6 +63,7 @@ fn print_report(report: &RecoveryReport) {
         &format!("this is node {node}; other members: {others}; its log ends at entry {index} of term {term}"),
         2,
     );
+    print_sentence(&format!("segments in memory are looked for in {}", sanitize(memory)), 2);
     print_names("segments with their home here", here);
     print_names("segments with a replica in sync here, which takes over", taken_over);
     print_names("segments that only other nodes have", elsewhere);

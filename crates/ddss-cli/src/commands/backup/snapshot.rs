@@ -2,6 +2,7 @@
 
 use super::archive::{ArchiveWriter, CHUNK_BYTES_MAX, Frame};
 use super::description::describe;
+use super::restore::JOURNAL_NAME;
 use crate::arguments::SnapshotOptions;
 use crate::commands::cluster::{self, ClusterView};
 use crate::commands::data::Progress;
@@ -45,7 +46,8 @@ impl From<CommandError> for ReadError {
 /// Names of a snapshot, with the length if it is known.
 struct Contents {
     cluster: Option<ClusterView>,
-    names: BTreeMap<String, u64>,
+    /// Length and home of each.
+    names: BTreeMap<String, (u64, u16)>,
     /// Names that cannot be read, with the reasons.
     missing: BTreeMap<String, String>,
 }
@@ -161,22 +163,21 @@ fn find_contents(client: &Client, options: &SnapshotOptions) -> Result<Contents,
     let mut names = BTreeMap::new();
     for info in client.list(glob.prefix()) {
         let info = info?;
-        if glob.matches(&info.name) {
-            names.insert(info.name, info.len);
+        if glob.matches(&info.name) && info.name != JOURNAL_NAME {
+            names.insert(info.name, (info.len, info.home.0));
         }
     }
-    // Another user than root and the daemon's may not ask for the cluster, and a node alone has none.
-    let cluster = cluster::fetch(&options.place).ok();
+    let cluster = cluster::fetch_if_any(&options.place)?;
     let mut missing = BTreeMap::new();
     if let Some(view) = &cluster {
-        let dead: BTreeSet<u16> = view.nodes.iter().filter(|node| !node.alive).map(|node| node.node).collect();
+        let living: BTreeSet<u16> = view.nodes.iter().filter(|node| node.alive).map(|node| node.node).collect();
         for NameReport { name, home } in cluster::fetch_names(&options.place)? {
             if names.contains_key(&name) || !glob.matches(&name) {
                 continue;
             }
-            match dead.contains(&home) {
-                true => drop(missing.insert(name, format!("its home, node {home}, is unreachable"))),
-                false => drop(names.insert(name, 0)),
+            match living.contains(&home) {
+                true => drop(names.insert(name, (0, home))),
+                false => drop(missing.insert(name, format!("its home, node {home}, is unreachable"))),
             }
         }
     }
@@ -200,9 +201,15 @@ pub(crate) fn run(options: &SnapshotOptions, json: bool) -> Result<(), CommandEr
     let mut archive = ArchiveWriter::create(&options.file)?;
     let Contents { cluster, names, mut missing } = find_contents(&client, options)?;
     archive.append(&Frame::Head(head(&client, options, cluster.as_ref())))?;
-    let progress = Progress::new(if options.no_bytes { 0 } else { names.values().sum() });
+    let progress = Progress::new(if options.no_bytes { 0 } else { names.values().map(|(length, _)| length).sum() });
     let (mut segments, mut bytes) = (0_u64, 0);
-    for name in names.keys() {
+    // Each call to such a node would wait until its deadline.
+    let mut lost_nodes = BTreeSet::new();
+    for (name, (_, home)) in &names {
+        if lost_nodes.contains(home) {
+            missing.insert(name.clone(), format!("its home, node {home}, is unreachable"));
+            continue;
+        }
         let mark = archive.mark()?;
         match append_segment(&mut archive, &client, name, options) {
             Ok(None) => {}
@@ -214,6 +221,9 @@ pub(crate) fn run(options: &SnapshotOptions, json: bool) -> Result<(), CommandEr
             }
             Err(ReadError::Segment(error)) => {
                 archive.rewind(mark)?;
+                if error.kind() == ErrorKind::NodeDown {
+                    lost_nodes.insert(*home);
+                }
                 // Released since it was found.
                 if error.kind() != ErrorKind::NotFound {
                     missing.insert(name.clone(), ddss_admin::format_error_chain(&error));

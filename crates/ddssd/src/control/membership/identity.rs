@@ -7,11 +7,11 @@ use ddss_admin::storage::FOUND_FILE_NAME;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Identity that is stored when a node founds or joins a cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) node: u16,
     /// True if the node may found a cluster: false after a join.
@@ -22,9 +22,9 @@ pub(crate) struct Identity {
     /// Id of the cluster from which this one was recovered.
     #[serde(default)]
     pub(crate) former_cluster: Option<u64>,
-    /// True if the node has to join a recovered cluster under its number.
+    /// Address of the recovered cluster that the node has to join under its number.
     #[serde(default)]
-    pub(crate) rejoins: bool,
+    pub(crate) rejoins_at: Option<String>,
     /// Addresses of the last start, for one that names none.
     #[serde(default)]
     pub(crate) addresses: Option<Addresses>,
@@ -52,7 +52,7 @@ impl Identity {
 
     /// Returns the identity of a new member.
     pub(crate) fn new(node: u16, founder: bool, cluster: u64) -> Self {
-        Self { node, founder, cluster, former_cluster: None, rejoins: false, addresses: None }
+        Self { node, founder, cluster, former_cluster: None, rejoins_at: None, addresses: None }
     }
 
     /// Returns the key of this cluster, and its origin.
@@ -74,6 +74,24 @@ impl Identity {
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         replace_file_atomically(folder, Self::NAME, &serde_json::to_vec(self)?)
     }
+}
+
+/// File in the state folder with its own path, and the memory folder of the last start.
+const MEMORY_MARK_NAME: &str = "memory-folder";
+
+/// Returns the memory folder of the last start, else the one of the settings.
+pub(crate) fn last_memory_folder(folder: &Path, memory_folder: &Path) -> PathBuf {
+    let mark = std::fs::read_to_string(folder.join(MEMORY_MARK_NAME)).unwrap_or_default();
+    // A copy of the state folder is the node without its segments.
+    let own = format!("{}\n", folder.display());
+    let last = mark.strip_prefix(&own).map(|last| PathBuf::from(last.trim_end_matches('\n')));
+    last.unwrap_or_else(|| memory_folder.to_owned())
+}
+
+/// Records the memory folder of this start.
+pub(crate) fn record_memory_folder(folder: &Path, memory_folder: &Path) -> io::Result<()> {
+    let mark = format!("{}\n{}\n", folder.display(), memory_folder.display());
+    replace_file_atomically(folder, MEMORY_MARK_NAME, mark.as_bytes())
 }
 
 /// File that marks a node whose names were compared with the cluster's directory.

@@ -4,21 +4,23 @@
 //! after any death. The new cluster has an id of its own, on which its key depends: a node of the former cluster cannot
 //! talk to it by mistake, and is refused when it returns.
 
-use super::identity::Identity;
-use super::state_file::{remove_file_if_present, replace_file_atomically};
+use super::identity::{Identity, forget_names_compared, last_memory_folder};
+use super::state_file::remove_file_if_present;
 use crate::config::config::Config;
 use crate::control::member::Member;
 use crate::control::raft::offline::OfflineState;
+use crate::control::raft::snapshot::install_prepared_snapshot;
 use crate::control::rpc::addresses::control_address;
 use crate::control::rpc::stream::RpcStream;
 use crate::start_error::StartError;
+use crate::storage::state_dir;
 use crate::storage::state_dir::StateDirLock;
-use ddss_admin::storage::{JOIN_FILE_NAME, OfflineNode};
+use ddss_admin::storage::OfflineNode;
 use ddss_admin::{ClusterKey, RecoveredName, RecoveryMode, RecoveryReport, SurvivorReport};
-use ddss_core::{NodeId, PeerHello};
+use ddss_core::{NodeId, PeerHello, SegmentId};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tokio::task::JoinSet;
 
 /// Files that a survivor drops before it joins the new cluster.
@@ -28,6 +30,8 @@ const REPLICATED_STATE: [&str; 2] = ["raft.log", "directory.json"];
 struct Survivor<'a> {
     config: &'a Config,
     key: &'a ClusterKey,
+    /// Folder of its segments in memory.
+    memory_folder: PathBuf,
     identity: Identity,
     state: OfflineState,
 }
@@ -38,28 +42,29 @@ pub fn recover(config: &Config, mode: RecoveryMode) -> Result<RecoveryReport, St
     let failed = |source| StartError::State { path: folder.clone(), source };
     let no_state = || StartError::NoState { state_folder: folder.clone() };
     let key = config.key.as_ref().ok_or_else(no_state)?;
+    // Root would leave files that the daemon's user cannot read.
+    state_dir::check(folder)?;
+    let memory_folder = last_memory_folder(folder, &config.memory_folder);
     // A daemon that runs would go on with what it has in memory.
-    let _locks = if mode == RecoveryMode::List {
-        for path in [&config.folder, &config.memory_folder, folder] {
-            StateDirLock::check(path)?;
-        }
-        Vec::new()
-    } else {
-        let mut locks = vec![StateDirLock::lock_by_file(&config.folder)?];
-        locks.extend(StateDirLock::lock_all(&[&*config.memory_folder, &**folder])?);
-        locks
-    };
+    for path in [&config.folder, &memory_folder, folder] {
+        StateDirLock::check(path)?;
+    }
+    let changes = mode != RecoveryMode::List && folder.exists();
+    let _locks = if changes { StateDirLock::lock_all(&[&**folder])? } else { Vec::new() };
     let identity = Identity::read(folder).map_err(failed)?.ok_or_else(no_state)?;
     let state = OfflineState::read(folder).map_err(failed)?;
     if !state.members().iter().any(|&(node, _)| node == identity.node) {
         return Err(no_state());
     }
-    let survivor = Survivor { config, key, identity, state };
+    let survivor = Survivor { config, key, memory_folder, identity, state };
     let report = survivor.report().map_err(failed)?;
-    let lost = report.members.iter().filter(|member| member.voter && !member.answers).count();
     let voters = report.members.iter().filter(|member| member.voter).count();
-    if mode == RecoveryMode::Begin && 2 * lost < voters {
-        return Err(StartError::HasMajority { answering: voters - lost, voters });
+    // This node would vote too, if it is started.
+    let able = report.members.iter().filter(|member| member.voter && (member.answers || member.node == report.node));
+    let able = able.count();
+    let answers = report.members.iter().any(|member| member.voter && member.answers);
+    if mode == RecoveryMode::Begin && answers && 2 * able > voters {
+        return Err(StartError::HasMajority { able, voters });
     }
     match mode {
         RecoveryMode::List => {}
@@ -72,7 +77,8 @@ pub fn recover(config: &Config, mode: RecoveryMode) -> Result<RecoveryReport, St
 impl Survivor<'_> {
     fn report(&self) -> io::Result<RecoveryReport> {
         let node = self.identity.node;
-        let stored = OfflineNode::read_all(&self.config.memory_folder, &self.config.state_folder);
+        let stored = OfflineNode::read_all(&self.memory_folder, &self.config.state_folder);
+        // Nothing is there after a reboot.
         let stored: BTreeMap<String, u64> = stored.map_or_else(
             |_| BTreeMap::new(),
             |found| {
@@ -96,9 +102,14 @@ impl Survivor<'_> {
                 elsewhere.push(found);
             }
         }
+        // A log that ends early lacks names of this node; it claims them again.
+        let is_own = |id: u64| SegmentId::from_bits(id).home().0 == node;
+        let unknown = stored.iter().filter(|(name, id)| self.state.directory.holder(name).is_none() && is_own(**id));
+        here.extend(unknown.map(|(name, _)| RecoveredName { name: name.clone(), home: node }));
         let members = self.members()?;
         let (term, index) = self.state.last.map_or((0, 0), |last| (last.leader_id.get_term(), last.index));
-        Ok(RecoveryReport { node, term, index, members, here, taken_over, elsewhere })
+        let memory = self.memory_folder.display().to_string();
+        Ok(RecoveryReport { node, term, index, memory, members, here, taken_over, elsewhere })
     }
 
     /// Returns all members, and whether each one answers. This node does not count as one that answers: it is stopped.
@@ -124,15 +135,18 @@ impl Survivor<'_> {
         Ok(self.state.members().into_iter().map(report).collect())
     }
 
-    /// Begins the new cluster. The identity comes first: a kill between the two leaves a node that reaches nobody, and the
-    /// recovery can be repeated.
+    /// Begins the new cluster. The write of the identity decides: before it the node belongs to the former cluster, and
+    /// after it the next start goes on where this ended.
     fn begin(self) -> io::Result<()> {
         let folder = &*self.config.state_folder;
         let node = self.identity.node;
         let member = self.state.members().into_iter().find(|&(other, _)| other == node).map(|(_, member)| member);
         let (cluster, former_cluster) = (random_id()?, Some(self.identity.cluster));
-        Identity { founder: true, cluster, former_cluster, rejoins: false, ..self.identity }.write(folder)?;
-        self.state.keep_only(folder, node, member.unwrap_or_default())
+        self.state.prepare_only(folder, cluster, node, member.unwrap_or_default())?;
+        // Names of this node that its log lacks were not released.
+        forget_names_compared(folder)?;
+        Identity { founder: true, cluster, former_cluster, rejoins_at: None, ..self.identity }.write(folder)?;
+        complete_recovery(folder, cluster)
     }
 
     /// Prepares the next start, which joins the new cluster under the same number.
@@ -141,11 +155,15 @@ impl Survivor<'_> {
         let Some(join) = &self.config.join else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to join: give --join HOST:PORT"));
         };
-        replace_file_atomically(folder, JOIN_FILE_NAME, format!("{join}\n").as_bytes())?;
-        // The start that joins drops the old state: a kill before it changes nothing.
-        let former_cluster = Some(self.identity.cluster);
-        Identity { founder: false, former_cluster, rejoins: true, ..self.identity }.write(folder)
+        // The start drops the old state, once it has joined.
+        let (former_cluster, rejoins_at) = (Some(self.identity.cluster), Some(join.to_string()));
+        Identity { founder: false, former_cluster, rejoins_at, ..self.identity }.write(folder)
     }
+}
+
+/// Completes a recovery of this node after its identity is that of the new cluster.
+pub(crate) fn complete_recovery(folder: &Path, cluster: u64) -> io::Result<()> {
+    if cluster == 0 { Ok(()) } else { install_prepared_snapshot(folder, cluster) }
 }
 
 /// Drops the directory and the log of the former cluster.

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::log::read_log;
-use super::snapshot::{StoredSnapshot, read_snapshot, write_snapshot};
+use super::snapshot::{StoredSnapshot, prepare_snapshot, read_snapshot};
 use super::types::{LogId, Membership, Vote};
 use crate::control::member::Member;
 use openraft::{EntryPayload, SnapshotMeta};
@@ -28,7 +28,8 @@ impl OfflineState {
         let (vote, entries) = read_log(folder)?;
         let mut state = Self { vote, last: meta.last_log_id, membership: meta.last_membership, directory };
         for entry in entries {
-            if state.last.is_some_and(|last| entry.log_id.index <= last.index) {
+            // An entry of an older leader behind the snapshot of a later one was never decided.
+            if state.last.is_some_and(|last| entry.log_id.index <= last.index || entry.log_id < last) {
                 continue;
             }
             state.last = Some(entry.log_id);
@@ -55,9 +56,9 @@ impl OfflineState {
         self.membership.voter_ids().any(|voter| voter == u64::from(node))
     }
 
-    /// Makes the state of a cluster with this node as its only member, and writes it. A kill leaves the old state or the
-    /// new one: the old log ends before the new snapshot, so that the next start drops the log.
-    pub(crate) fn keep_only(mut self, folder: &Path, node: u16, member: Member) -> io::Result<()> {
+    /// Prepares the state of a cluster with this node as its only member. The old log ends before it, so that the start
+    /// that finds it installed drops the log.
+    pub(crate) fn prepare_only(mut self, folder: &Path, cluster: u64, node: u16, member: Member) -> io::Result<()> {
         let members: Vec<u16> = self.members().into_iter().map(|(node, _)| node).collect();
         self.directory.keep_only(node, members.into_iter());
         // Not before any entry, and by no later leader than the one that this node has voted for.
@@ -68,6 +69,6 @@ impl OfflineState {
         let membership = Membership::new(Some(at), openraft::Membership::new(vec![voters], nodes));
         let snapshot_id = format!("{}-{}", at.leader_id, at.index);
         let meta = SnapshotMeta { last_log_id: Some(at), last_membership: membership, snapshot_id };
-        write_snapshot(folder, &StoredSnapshot { meta, directory: self.directory })
+        prepare_snapshot(folder, cluster, &StoredSnapshot { meta, directory: self.directory })
     }
 }
