@@ -2,8 +2,9 @@
 
 use crate::directory::Note;
 use crate::member::{Incarnation, Member};
-use crate::membership::{Change, Membership};
+use crate::membership::Membership;
 use crate::mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError};
+use crate::news::Change;
 use ddss_auth::Context;
 use ddss_verbs::{CloseReason, Event, Fabric, PeerId};
 use std::collections::VecDeque;
@@ -149,6 +150,10 @@ impl Group {
                 return Some(event);
             }
         }
+        // A process finds a new member in the directory: while that is away, the silence of one that is not connected proves nothing.
+        if self.membership.directory_unread_for() >= Self::SILENCE {
+            self.mesh.excuse_unconnected(now);
+        }
         for member in (0..self.membership.members()).map(Member) {
             let Some(silence) = self.mesh.silence(member, now) else { continue };
             // The lock of a stopped process is free after its lease: this member seems to be cut off from this process alone.
@@ -156,7 +161,9 @@ impl Group {
                 self.membership.evict(self.incarnation(member), true);
                 return self.lose(fabric, member, LostReason::Silent);
             }
-            if silence >= Self::SILENCE {
+            if silence >= Self::SILENCE && self.mesh.peer(member).is_some() {
+                self.membership.suspect_silent(member);
+            } else if silence >= Self::SILENCE {
                 self.membership.suspect(member);
             }
         }

@@ -1,11 +1,11 @@
 //! A group as its directory describes it, without a place in it.
 
-use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
-use crate::join::{JoinError, is_taken};
+use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, row_of, rows_of};
+use crate::join::JoinError;
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
-use ddss::{Client, ErrorKind, LockOptions, Table};
+use crate::probe::Probe;
+use ddss::{Client, ErrorKind};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 /// A group, as its directory describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,20 +56,10 @@ pub fn inspect(client: &Client, name: &str) -> Result<Option<GroupInfo>, JoinErr
     for member in (0..group.members).map(Member) {
         let at = row_of(member);
         let Some(row) = MemberRow::decode(&table.row(at).get()?, at)? else { continue };
-        if is_held(&table, lock_row_of(member, group.members))? {
+        if !Probe::default().is_free(&table, member, group.members)? {
             let MemberRow { run, process, address, note } = row;
             members.push(MemberInfo { whom: Incarnation { member, run }, process, address, note });
         }
     }
     Ok(Some(GroupInfo { places: group.members, state: group.state, settings: group.settings, members }))
-}
-
-/// Returns true if a process holds the lock. The lock is held for the moment of the question.
-fn is_held(table: &Table, row: u64) -> Result<bool, JoinError> {
-    let options = LockOptions::new().lease(Duration::from_secs(1)).timeout(Duration::ZERO);
-    match table.row(row).lock_with(options) {
-        Ok(_) => Ok(false),
-        Err(error) if is_taken(&error) => Ok(true),
-        Err(error) => Err(error.into()),
-    }
 }

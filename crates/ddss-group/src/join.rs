@@ -2,16 +2,19 @@
 
 use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
-use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, Row, Spec, Table};
+use crate::probe::{PROBE_MAX, Probe, free_min, is_taken};
+use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, Row, Spec, Table, Version};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Time for which a place that others probe may seem to be taken.
-pub(crate) const PROBE_MAX: Duration = Duration::from_secs(1);
 /// Longest time in which members that make a group at the same time give way to each other.
 const MAKE_MAX: Duration = Duration::from_secs(10);
 /// Time between two attempts.
 const MAKE_PAUSE: Duration = Duration::from_millis(2);
+/// Time between two reads of the places.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// Longest time in which a directory with two copies moves to its replica.
+const MOVE_MAX: Duration = Duration::from_secs(30);
 
 /// Options of [`Membership::join`](crate::Membership::join).
 #[derive(Clone, Copy, Debug)]
@@ -152,9 +155,29 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
     if let Some(value) = options.number.filter(|number| *number >= members) {
         return Err(JoinError::BadNumber { what: "place", value, allowed: format!("0 to {}", members - 1) });
     }
+    // The calls of a directory with two copies fail in passing while it moves to its replica.
+    let end = Instant::now() + if options.copies > 1 { MOVE_MAX } else { Duration::ZERO };
+    loop {
+        match try_to_take_place(client, name, options) {
+            Ok(Some(place)) => return Ok(place),
+            Ok(None) => {}
+            Err(JoinError::Client(error)) if is_passing(&error) && Instant::now() < end => {}
+            Err(error) => return Err(error),
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// Returns true if the same call may succeed once the directory has moved.
+fn is_passing(error: &Error) -> bool {
+    error.kind() != ErrorKind::NoDaemon && (error.is_retryable() || error.is_indeterminate())
+}
+
+/// Takes a place. Returns `None` if another process has taken it behind the lock: the lock ended with its home.
+fn try_to_take_place(client: &Client, name: &str, options: &JoinOptions) -> Result<Option<Place>, JoinError> {
     let table = open(client, name, options)?;
     let group = agree(&table, name, options)?;
-    let (member, guard) = lock_place(&table, name, options)?;
+    let (member, guard, version) = lock_place(&table, name, options)?;
     let run = loop {
         let run = random_word()?;
         if run != 0 {
@@ -162,11 +185,13 @@ pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> 
         }
     };
     let row = MemberRow { run, process: std::process::id(), address: options.address, note: options.note };
-    // Under the lock of the place nobody else writes this row.
-    table.row(row_of(member)).put(&row.encode())?;
+    match table.row(row_of(member)).put_if(version, &row.encode()) {
+        Err(error) if error.kind() == ErrorKind::VersionMismatch => return Ok(None),
+        other => drop(other?),
+    }
     // Behind the own row: whoever changes the state from now on sees this member afterwards.
     let state = GroupRow::decode(&table.row(0).get()?)?.ok_or(RowError { row: 0 })?.state;
-    Ok(Place { table, guard, group: GroupRow { state, ..group }, row, ours: Incarnation { member, run } })
+    Ok(Some(Place { table, guard, group: GroupRow { state, ..group }, row, ours: Incarnation { member, run } }))
 }
 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
@@ -220,79 +245,47 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
     Ok(group)
 }
 
-pub(crate) fn is_taken(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut)
+/// Returns the version of the row of a place that is to be taken: it names no process, or a dead one. `None` if the place is
+/// taken, or a living process may take its lock again.
+fn find_free(
+    probe: &mut Probe,
+    table: &Table,
+    member: Member,
+    options: &JoinOptions,
+) -> Result<Option<Version>, JoinError> {
+    let row = table.row(row_of(member)).get()?;
+    // The row of another release names a process too.
+    let is_empty = MemberRow::decode(&row, row_of(member)).is_ok_and(|row| row.is_none());
+    let is_free = is_empty || probe.is_free(table, member, options.members)? && probe.is_dead(options.lease);
+    Ok(is_free.then(|| row.version()))
 }
 
-/// Looks at the lock of a place.
-#[derive(Clone, Default)]
-struct Probe {
-    free_since: Option<Instant>,
-    /// Looks in a row that found the lock held.
-    held: u32,
-}
-
-impl Probe {
-    /// Looks in a row from which a member holds the lock, and nobody who only looks.
-    const HELD_MIN: u32 = 3;
-
-    /// Returns true if the place is free: its row names nobody, or its lock is free for long enough.
-    fn is_to_be_taken(
-        &mut self,
-        table: &Table,
-        member: Member,
-        options: &JoinOptions,
-        kept_for: Duration,
-    ) -> Result<bool, JoinError> {
-        if MemberRow::decode(&table.row(row_of(member)).get()?, row_of(member)).is_ok_and(|row| row.is_none()) {
-            return Ok(true);
-        }
-        let lock = LockOptions::new().lease(PROBE_MAX).timeout(Duration::ZERO);
-        match table.row(lock_row_of(member, options.members)).lock_with(lock) {
-            Ok(_) => self.held = 0,
-            Err(error) if is_taken(&error) => {
-                self.held += 1;
-                if self.held >= Self::HELD_MIN {
-                    self.free_since = None;
-                }
-                return Ok(false);
-            }
-            Err(error) => return Err(error.into()),
-        }
-        Ok(self.free_since.get_or_insert_with(Instant::now).elapsed() >= kept_for)
-    }
-}
-
-/// Locks the place that was asked for, or the first that is free.
+/// Locks the place that was asked for, or the first that is free. Returns the version of its row, too.
 fn lock_place(
     table: &Table,
     name: &str,
     options: &JoinOptions,
-) -> Result<(Member, LockGuard<Row<'static>>), JoinError> {
+) -> Result<(Member, LockGuard<Row<'static>>, Version), JoinError> {
     let (lock, start) = (LockOptions::new().lease(options.lease).keep_alive().timeout(Duration::ZERO), Instant::now());
-    // A place whose row names a process may be that of a member whose lock has just ended with its home's daemon: the member
-    // takes the lock again within a third of its lease. So such a place is taken only if its lock is free for longer. Others
-    // that look whether it is free hold the lock for a moment.
-    let kept_for = options.lease / 3 + PROBE_MAX;
-    let (end, last) = (start + PROBE_MAX, start + 2 * kept_for + PROBE_MAX);
+    let (end, last) = (start + PROBE_MAX, start + 2 * free_min(options.lease) + PROBE_MAX);
     let numbers = options.number.map_or(0..options.members, |number| number..number + 1);
     let mut probes = vec![Probe::default(); usize::from(options.members)];
     loop {
         for number in numbers.clone() {
-            let (member, probe) = (Member(number), &mut probes[usize::from(number)]);
-            if probe.is_to_be_taken(table, member, options, kept_for)? {
+            let member = Member(number);
+            if let Some(version) = find_free(&mut probes[usize::from(number)], table, member, options)? {
                 match table.row(lock_row_of(member, options.members)).lock_with(lock) {
-                    Ok(guard) => return Ok((member, guard)),
+                    Ok(guard) => return Ok((member, guard, version)),
                     Err(error) if is_taken(&error) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
         }
-        let (now, is_pending) = (Instant::now(), probes.iter().any(|probe| probe.free_since.is_some()));
+        let (now, is_pending) = (Instant::now(), probes.iter().any(Probe::has_been_free));
         if now >= last || now >= end && !is_pending {
             break;
         }
-        std::thread::sleep(PROBE_MAX / 50);
+        std::thread::sleep(LOOK_PAUSE);
     }
     let group = name.to_owned();
     Err(match options.number {

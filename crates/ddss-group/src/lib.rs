@@ -5,8 +5,9 @@
 //! or lost. [`Driver`] polls a group and its fabric on a service thread.
 //!
 //! - A daemon that restarts ends no group: members go on with their connections, and take their locks again.
-//! - A member is lost when its connection ends; when it is silent for a second and its lock is free; or when it is silent for
-//!   longer than its lease. The free lock alone proves nothing: a restarted daemon forgets locks.
+//! - A member is lost when its connection ends; when it is connected and silent for a second, and its lock is free; when it is
+//!   not connected, and its lock is free for longer than a living member needs to take it again; or when it is silent for longer
+//!   than its lease. A free lock alone proves nothing: it ends with the daemon of its home.
 //! - Messages are sealed with a key that the directory keeps. One-sided transfers are not.
 #![forbid(unsafe_code)]
 
@@ -22,8 +23,11 @@ mod join;
 mod member;
 mod membership;
 mod mesh;
+mod news;
+mod probe;
 mod remote_window;
 mod wake;
+mod watcher;
 
 pub use ddss_auth::Context;
 pub use directory::{NOTE_BYTES, Note, RowError};
@@ -33,7 +37,8 @@ pub use group::{Group, GroupEvent, LostReason};
 pub use inspect::{GroupInfo, MemberInfo, inspect};
 pub use join::{JoinError, JoinOptions};
 pub use member::{Incarnation, MEMBERS_MAX, Member};
-pub use membership::{Change, GroupState, Membership};
+pub use membership::{GroupState, Membership};
 pub use mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError, Verifier};
+pub use news::Change;
 pub use remote_window::RemoteWindow;
 pub use wake::Wake;

@@ -164,6 +164,13 @@ impl Mesh {
         is_awaited.then(|| now.saturating_sub(link.heard_at))
     }
 
+    /// Counts the silence of members that were never connected from now on.
+    pub fn excuse_unconnected(&mut self, now: Duration) {
+        for link in self.links.iter_mut().filter(|link| matches!(link.state, State::Idle | State::Connecting { .. })) {
+            link.heard_at = now;
+        }
+    }
+
     /// Returns the most bytes of a message on this fabric.
     #[must_use]
     pub fn message_bytes_max(fabric: &dyn Fabric) -> usize {

@@ -9,10 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions, LockOptions};
+use ddss::{Client, ConnectOptions, LockOptions, ReplicationInfo};
 use ddss_auth::Context;
-use ddss_group::{Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES};
-use ddss_testkit::Daemon;
+use ddss_group::{
+    Change, Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES,
+};
+use ddss_testkit::{Daemon, DaemonOptions};
 use ddss_verbs::{Events, Fabric, Iwarp, IwarpConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -270,6 +272,74 @@ fn group_goes_on_without_its_daemon_and_keeps_its_places_after_it() {
     first.exchange(1, b"still here");
     first.send(1, b"");
     assert!(child.wait().unwrap().success());
+}
+
+/// Fails if a membership has learned that the others have lost it.
+fn assert_has_place(member: &Membership) {
+    while let Some(change) = member.next_change() {
+        assert!(!matches!(change, Change::Replaced), "a living member has lost its place");
+    }
+    assert!(member.group_state().has_place().unwrap());
+}
+
+// If this failed, a member that had just joined would be thrown out when its lock ends with the home of the directory.
+#[test]
+fn member_that_is_not_connected_yet_outlives_its_lock() {
+    let daemon = Daemon::start(1).unwrap();
+    let mut first = Process::join(daemon.folder(), 0, 2).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    // It has a place, and no fabric: no connection to it comes up.
+    let options = JoinOptions::new(2, "127.0.0.1:9".parse().unwrap()).lease(LEASE);
+    let second = Membership::join(&client, NAME, &options).unwrap();
+    let silent = Instant::now() + 2 * Group::SILENCE;
+    assert_eq!(first.until("never", |_| Instant::now() > silent), []);
+    // As a restart of the home does, or its death with two copies. The member takes its lock again within a third of its lease.
+    assert_eq!(client.table::<[u8]>(NAME).open().unwrap().segment().break_lock().unwrap(), 2);
+    let lost = first.until("no end", |all| !all.is_empty());
+    assert_eq!(lost, [Seen::Lost(1, LostReason::Silent)], "its free lock proves nothing");
+    assert_has_place(&second);
+}
+
+// If this failed, members would be lost, or could not join, while a directory with two copies moves to its replica.
+#[test]
+fn members_join_and_stay_while_the_directory_moves_to_its_replica() {
+    let first = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let second = DaemonOptions::new(2).unwrap().joins(first.listen()).start().unwrap();
+    let mut nodes = [first, second];
+    let options = JoinOptions::new(3, "127.0.0.1:9".parse().unwrap()).lease(LEASE).copies(2);
+    let connect = |daemon: &Daemon| {
+        let options = ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE / 4);
+        Client::connect_with(options).unwrap()
+    };
+    // The directory is at the second node.
+    drop(Membership::join(&connect(&nodes[1]), NAME, &options).unwrap());
+    let client = connect(&nodes[0]);
+    let segment = client.segment(NAME).open().unwrap();
+    let end = Instant::now() + PATIENCE;
+    while segment.stat().unwrap().replication != ReplicationInfo::InSync {
+        assert!(Instant::now() < end, "{:?}", segment.stat());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(segment.stat().unwrap().home.0, 2);
+    let mut first = Process::join(nodes[0].folder(), 0, 3).unwrap();
+    let second = Membership::join(&client, NAME, &options).unwrap();
+    nodes[1].kill().unwrap();
+    let mut lost = Vec::new();
+    let third = std::thread::scope(|scope| {
+        let joining = scope.spawn(|| Membership::join(&client, NAME, &options));
+        while !joining.is_finished() {
+            first.step(|_, _, seen| lost.push(seen));
+        }
+        joining.join().unwrap().expect("a place while the directory moves")
+    });
+    assert_eq!(segment.stat().unwrap().home.0, 1);
+    // No connection to the others comes up: in the end they are silent for too long.
+    let is_lost = |lost: &[Seen], member| lost.iter().any(|seen| matches!(seen, Seen::Lost(of, _) if *of == member));
+    first.until("no end", |seen| {
+        let all = [&lost[..], seen].concat();
+        is_lost(&all, 1) && is_lost(&all, 2)
+    });
+    [second, third].iter().for_each(assert_has_place);
 }
 
 // If this failed, members with other settings would misread each other, or an error would not say what to do.
