@@ -62,7 +62,10 @@ mod units;
 pub use declustering::{ChunkServer, PartReader, ReadOrder, ReaderAction, ReaderConfig, ReaderEvent, RequestError};
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
-pub use graph::{Each, EdgeKind, FlowGraph, GraphError, ModuleId};
+pub use graph::{
+    Each, EdgeKind, FlowGraph, FlowProgress, GraphError, Life, MemberReport, ModuleId, ModuleState, Plan, Site,
+    owner_of,
+};
 pub use model::{
     Attempt, ChunkReply, ChunkRequest, ConfigError, ConsumerId, EdgeId, Flags, Guarantee, Header, ListId, Load, Mirror,
     Moment, PartId, ProducerId, Progress, QueueConfig, ReaderId, Route, ToConsumer, ToProducer, UnitId, UnitRef,

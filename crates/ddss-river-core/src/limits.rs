@@ -44,6 +44,10 @@ pub const RESULT_BYTES_MAX: usize = 4096;
 pub const MODULES_MAX: usize = 256;
 /// Edges of a flow at most.
 pub const EDGES_MAX: usize = 1024;
+/// Instances of a module at most.
+pub const INSTANCES_MAX: u16 = 4096;
+/// Instances of a module that messages name, at most: a producer has send slots for each.
+pub const ADDRESSED_MAX: u16 = 64;
 /// Bytes of a module's name at most.
 pub const MODULE_NAME_BYTES_MAX: usize = 64;
 

@@ -1,8 +1,8 @@
 //! Graphs: what runs, and what is refused with the names of its modules.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss_river_core::limits::{MODULE_NAME_BYTES_MAX, MODULES_MAX};
-use ddss_river_core::{Each, EdgeKind, FlowGraph, GraphError};
+use ddss_river_core::limits::{ADDRESSED_MAX, INSTANCES_MAX, MODULE_NAME_BYTES_MAX, MODULES_MAX};
+use ddss_river_core::{Each, EdgeKind, FlowGraph, GraphError, Life, MemberReport, ModuleState, Site, owner_of};
 
 /// Returns a graph of modules `a`, `b` … with these edges.
 fn graph(modules: usize, edges: &[(usize, usize, EdgeKind)]) -> FlowGraph {
@@ -89,4 +89,144 @@ fn names_and_edges_outside_their_limits_are_refused() {
     assert!(matches!(graph.attach(a, a, EdgeKind::Queue), Err(GraphError::Attached(..))));
     let mut other = FlowGraph::default();
     assert_eq!(other.attach(a, a, EdgeKind::Queue), Err(GraphError::Unknown(0)));
+}
+
+// If this failed, `ddss river dot` would show another graph, or end at bytes of another release.
+#[test]
+fn bytes_of_a_graph_round_trip_and_damaged_ones_are_refused() {
+    let mut all = graph(3, &[(0, 1, EdgeKind::ByKey), (1, 2, EdgeKind::Units), (0, 2, EdgeKind::AllToAll)]);
+    let list = all.place("list", Each::Outside).unwrap();
+    let counted = all.place("counted", Each::Count(300)).unwrap();
+    all.attach(list, counted, EdgeKind::Units).unwrap();
+    all.set_holds_data(counted).unwrap();
+    let bytes = all.encode();
+    assert_eq!(FlowGraph::decode(&bytes), Ok(all.clone()));
+    assert_eq!(FlowGraph::decode(&[&bytes[..], &[0; 9]].concat()), Ok(all));
+    for length in 0..bytes.len() {
+        assert!(FlowGraph::decode(&bytes[..length]).is_err(), "{length} bytes");
+    }
+    for index in 0..bytes.len() {
+        for value in [0, 1, 0x7f, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[index] = value;
+            // Whatever it says, it ends.
+            let _ = FlowGraph::decode(&damaged).map(|graph| graph.hash());
+        }
+    }
+}
+
+#[test]
+fn a_list_of_work_is_only_at_the_beginning_of_an_edge_of_units() {
+    let of = |from: Each, to: Each, kind| {
+        let mut graph = FlowGraph::default();
+        let (a, b) = (graph.place("a", from).unwrap(), graph.place("b", to).unwrap());
+        graph.attach(a, b, kind).unwrap();
+        graph.check()
+    };
+    assert_eq!(of(Each::Outside, Each::Node, EdgeKind::Units), Ok(()));
+    let refused = Err(GraphError::Outside("a".to_owned(), "b".to_owned()));
+    assert_eq!(of(Each::Outside, Each::Node, EdgeKind::Queue), refused);
+    assert_eq!(of(Each::Node, Each::Outside, EdgeKind::Units), refused);
+}
+
+/// Sites of three members on two nodes.
+const SITES: [Site; 3] = [Site { node: 1, cores: 3 }, Site { node: 2, cores: 2 }, Site { node: 1, cores: 3 }];
+
+// If this failed, a part of a module would run nowhere, or twice.
+#[test]
+fn instances_are_distributed_over_members_and_numbered_through() {
+    let placements = [Each::Flow, Each::Node, Each::Core, Each::Member, Each::Count(7)];
+    let mut graph = FlowGraph::default();
+    let modules: Vec<_> =
+        placements.iter().enumerate().map(|(at, each)| graph.place(&at.to_string(), *each).unwrap()).collect();
+    let plan = graph.plan(&SITES).unwrap();
+    let counts: Vec<[u16; 3]> =
+        modules.iter().map(|module| [0, 1, 2].map(|member| plan.count(*module, member))).collect();
+    assert_eq!(counts, [[1, 0, 0], [0, 1, 1], [2, 2, 1], [1, 1, 1], [2, 3, 2]]);
+    assert_eq!(modules.iter().map(|module| plan.total(*module)).collect::<Vec<_>>(), [1, 2, 5, 3, 7]);
+    assert_eq!([0, 1, 2].map(|member| plan.first(modules[4], member)), [0, 2, 5]);
+    assert_eq!(plan.count(modules[0], 3), 0, "a member that joins later is not in the plan");
+}
+
+#[test]
+fn plans_that_cannot_run_are_refused_with_the_modules() {
+    let of = |from: Each, to: Each, kind| {
+        let mut graph = FlowGraph::default();
+        let (a, b) = (graph.place("a", from).unwrap(), graph.place("b", to).unwrap());
+        graph.attach(a, b, kind).unwrap();
+        graph.plan(&SITES).map(drop)
+    };
+    assert_eq!(of(Each::Core, Each::Count(5), EdgeKind::OneToOne), Ok(()));
+    let (from, to) = ("a".to_owned(), "b".to_owned());
+    let unequal = GraphError::Unequal { from, from_count: 2, to, to_count: 3 };
+    assert_eq!(of(Each::Node, Each::Member, EdgeKind::OneToOne), Err(unequal));
+    let none = GraphError::Instances("b".to_owned(), 0, INSTANCES_MAX);
+    assert_eq!(of(Each::Node, Each::Count(0), EdgeKind::Queue), Err(none));
+    let many = GraphError::Instances("b".to_owned(), 65, ADDRESSED_MAX);
+    assert_eq!(of(Each::Node, Each::Count(65), EdgeKind::ByKey), Err(many));
+    assert_eq!(of(Each::Node, Each::Count(65), EdgeKind::Queue), Ok(()));
+}
+
+#[test]
+fn keys_have_owners_that_never_change_and_all_have_some() {
+    let owners: Vec<u16> = (0..1000_u32).map(|key| owner_of(&key.to_le_bytes(), 7)).collect();
+    for owner in 0..7 {
+        assert!(owners.iter().filter(|found| **found == owner).count() > 100, "{owner}");
+    }
+    assert_eq!([b"a", b"b", b"c"].map(|key| owner_of(key, 1000)), [19, 38, 778]);
+}
+
+/// Reports of members: place, life, and states of the modules, as letters.
+fn reports(members: &[(u16, Life, &str)]) -> Vec<MemberReport> {
+    let state = |letter| match letter {
+        'r' => ModuleState::Running,
+        'd' => ModuleState::Done,
+        _ => ModuleState::Idle,
+    };
+    let report = |&(place, life, states): &(u16, Life, &str)| MemberReport {
+        place: place % 10,
+        run: place.into(),
+        life,
+        modules: states.chars().map(state).collect(),
+    };
+    members.iter().map(report).collect()
+}
+
+/// Progress of a flow of a source `a`, a worker `b` and a sink `c` in members 0 and 1.
+fn progress(members: &[(u16, Life, &str)], is_fail_stop: bool) -> (Vec<bool>, Option<(usize, u16)>, Vec<usize>) {
+    let mut graph = FlowGraph::default();
+    let [a, b, c] = [("a", Each::Member), ("b", Each::Member), ("c", Each::Flow)]
+        .map(|(name, each)| graph.place(name, each).unwrap());
+    graph.attach(a, b, EdgeKind::Queue).unwrap();
+    graph.attach(b, c, EdgeKind::Queue).unwrap();
+    let plan = graph.plan(&[Site { node: 1, cores: 1 }; 2]).unwrap();
+    let found = graph.progress(&plan, &[(0, 0), (1, 1)], &reports(members), &[], is_fail_stop);
+    let orphaned = found.orphaned.iter().map(|module| module.index()).collect();
+    (found.ended, found.lost.map(|(module, place)| (module.index(), place)), orphaned)
+}
+
+// If this failed, a death would forge the end of a flow, or hold it up for ever.
+#[test]
+fn a_module_ends_when_no_living_member_has_to_end_it() {
+    use Life::{Alive, Dead, Left};
+    let on = |members: &[(u16, Life, &str)]| progress(members, false);
+    // A founder that has not started yet is waited for.
+    assert_eq!(on(&[(0, Alive, "ddd"), (1, Alive, "d-")]), (vec![true, false, true], None, vec![]));
+    assert_eq!(on(&[(0, Alive, "ddd"), (1, Alive, "drr")]), (vec![true, false, false], None, vec![]));
+    // A lost worker is replaced: what it has not acknowledged is with the other one.
+    assert_eq!(on(&[(0, Alive, "drr"), (1, Dead, "dr-")]), (vec![true, false, false], None, vec![]));
+    assert_eq!(on(&[(0, Alive, "ddd"), (1, Dead, "dr-")]), (vec![true; 3], None, vec![]));
+    // A lost source is not: nobody knows what it would have put.
+    assert_eq!(on(&[(0, Alive, "ddr"), (1, Dead, "rr-")]).1, Some((0, 1)));
+    assert_eq!(on(&[(0, Alive, "ddr"), (1, Left, "rr-")]).1, Some((0, 1)));
+    // The only sink is lost: another member has to run it.
+    assert_eq!(on(&[(0, Dead, "ddr"), (1, Alive, "dd-")]), (vec![true, true, false], None, vec![2]));
+    // A process in the place of a dead one keeps what that one has done, and runs what it runs itself.
+    assert_eq!(on(&[(0, Alive, "drr"), (11, Alive, "d--")]), (vec![true, false, false], None, vec![]));
+    assert_eq!(on(&[(0, Alive, "ddr"), (11, Alive, "dr-")]), (vec![true, false, false], None, vec![]));
+    assert_eq!(on(&[(0, Alive, "ddr"), (11, Alive, "---")]).1, Some((0, 1)));
+    // Others may have joined in other places.
+    assert_eq!(on(&[(0, Alive, "ddd"), (1, Dead, "dr-"), (2, Alive, "-r-")]).0, [true, false, true]);
+    assert_eq!(progress(&[(0, Alive, "ddd"), (1, Dead, "dr-")], true).1, Some((1, 1)), "fail-stop");
+    assert_eq!(progress(&[(0, Alive, "ddd"), (1, Dead, "dd-")], true).1, None, "it had nothing to do");
 }

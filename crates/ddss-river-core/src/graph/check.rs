@@ -1,7 +1,7 @@
 //! Checks of a graph before it runs.
 
 use super::error::GraphError;
-use super::flow::{FlowGraph, ModuleId};
+use super::flow::{Each, EdgeKind, FlowGraph, ModuleId};
 
 impl FlowGraph {
     /// Checks that the flow can run: every module is attached, and no cycle has only bounded edges.
@@ -12,8 +12,14 @@ impl FlowGraph {
         if self.modules.is_empty() {
             return Err(GraphError::Empty);
         }
+        let outside = |module: &ModuleId| self.each(*module) == Each::Outside;
+        let wrong =
+            self.edges.iter().find(|edge| outside(&edge.to) || outside(&edge.from) && edge.kind != EdgeKind::Units);
+        if let Some(edge) = wrong {
+            return Err(GraphError::Outside(self.name(edge.from).to_owned(), self.name(edge.to).to_owned()));
+        }
         let is_attached = |module: &ModuleId| self.edges.iter().any(|edge| edge.from == *module || edge.to == *module);
-        if let Some(module) = self.ids().find(|module| !is_attached(module)) {
+        if let Some(module) = self.modules().find(|module| !is_attached(module)) {
             return Err(GraphError::Unattached(self.name(module).to_owned()));
         }
         self.find_cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
@@ -28,10 +34,6 @@ impl FlowGraph {
         if own == flow { Ok(()) } else { Err(GraphError::Different { flow, own }) }
     }
 
-    fn ids(&self) -> impl Iterator<Item = ModuleId> {
-        (0..self.modules.len() as u16).map(ModuleId)
-    }
-
     /// Returns the modules of a cycle of bounded edges; the first one is also the last.
     fn find_cycle(&self) -> Option<Vec<String>> {
         let bounded = || self.edges.iter().filter(|edge| edge.kind.is_bounded());
@@ -40,10 +42,12 @@ impl FlowGraph {
         let is_left = |left: &[bool], module: ModuleId| left[usize::from(module.0)];
         loop {
             let has_input = |module: &ModuleId| bounded().any(|edge| edge.to == *module && is_left(&left, edge.from));
-            let Some(first) = self.ids().find(|module| is_left(&left, *module) && !has_input(module)) else { break };
+            let Some(first) = self.modules().find(|module| is_left(&left, *module) && !has_input(module)) else {
+                break;
+            };
             left[usize::from(first.0)] = false;
         }
-        let mut way = vec![self.ids().find(|module| is_left(&left, *module))?];
+        let mut way = vec![self.modules().find(|module| is_left(&left, *module))?];
         loop {
             let last = way[way.len() - 1];
             let before = bounded().find(|edge| edge.to == last && is_left(&left, edge.from))?.from;

@@ -28,6 +28,27 @@ pub enum GraphError {
     /// Bounded edges form a cycle: its modules could wait for one another for ever.
     #[error("cannot run a flow with the bounded cycle {}: use a unit queue for one of its edges", .0.join(" -> "))]
     Cycle(Vec<String>),
+    /// A list of work outside of the flow is not the beginning of an edge of units.
+    #[error("cannot run a flow with the edge {0:?} to {1:?}: a list of work is at the beginning of an edge of units")]
+    Outside(String, String),
+    /// A module has more instances than a flow may have, or none.
+    #[error("cannot run {1} instances of module {0:?}: a module has 1 to {2}")]
+    Instances(String, u64, u16),
+    /// The modules of a one-to-one edge have different numbers of instances.
+    #[error("cannot join {from_count} instances of {from:?} one to one with {to_count} of {to:?}")]
+    Unequal {
+        /// Module at the beginning.
+        from: String,
+        /// Its instances.
+        from_count: u16,
+        /// Module at the end.
+        to: String,
+        /// Its instances.
+        to_count: u16,
+    },
+    /// The bytes of a graph are of another release, or damaged.
+    #[error("cannot read the graph of the flow: use one release in all members")]
+    Bytes,
     /// Another member has another graph.
     #[error(
         "cannot join the flow: its graph is {flow:016x} and this one {own:016x}; run the same program in all members"

@@ -164,6 +164,17 @@ impl Messages {
         !self.places.iter().any(|place| matches!(place, Place::Full(_)))
     }
 
+    /// Returns the number of the next message.
+    pub(super) fn next_index(&self) -> u64 {
+        self.next_index
+    }
+
+    /// Returns the smallest number of a message.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let index = |place: &Place| if let Place::Full(message) = place { Some(message.index) } else { None };
+        self.places.iter().filter_map(index).min()
+    }
+
     /// Returns the number of messages and reserved slots.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()

@@ -70,6 +70,18 @@ impl Producer {
         self.messages.len()
     }
 
+    /// Returns the number of the next message.
+    #[must_use]
+    pub fn next_index(&self) -> u64 {
+        self.messages.next_index()
+    }
+
+    /// Returns true if each message before this number is acknowledged, failed or dropped.
+    #[must_use]
+    pub fn is_settled_before(&self, index: u64) -> bool {
+        self.messages.oldest().is_none_or(|oldest| oldest >= index)
+    }
+
     /// Reserves a send slot. `None` means that all are in use: an acknowledgement frees the next one.
     pub fn reserve(&mut self) -> Option<u16> {
         if self.is_closed { None } else { self.messages.reserve() }
