@@ -27,11 +27,13 @@
 //!
 //! A [`UnitQueue`] lists work units in a table of the cluster. Workers claim them; the list survives each process.
 //!
+//! A [`Flow`](flow::Flow) joins modules by queues and lists, and runs them in several processes.
+//!
 //! [`Files`] loads and reads collections, whose parts lie on two [`FileServer`]s each.
 //!
 //! The engines are in `ddss-river-core`, the members are those of `ddss-group`. This crate joins them: `state` is what callers and
 //! the service thread share, `link` the service thread, `queue` the calls of a queue, `units` those of a
-//! unit queue, and `files` the mirrored files.
+//! unit queue, `files` the mirrored files, and `flow` the flows.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -39,6 +41,7 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 
 mod error;
 mod files;
+pub mod flow;
 mod link;
 mod queue;
 mod state;

@@ -35,7 +35,7 @@ impl Consumer {
         AsyncConsumer(self)
     }
 
-    async fn next(&self) -> Result<Option<Message>, QueueError> {
+    pub(crate) async fn next(&self) -> Result<Option<Message>, QueueError> {
         loop {
             let taken = self.session.wait("no message came to this consumer", |ends| match ends.take() {
                 (Take::Message(taken), bytes) => Some(Some((taken, bytes))),

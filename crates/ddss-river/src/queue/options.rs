@@ -12,9 +12,10 @@ const FORMAT: [u8; 4] = *b"QUE1";
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct QueueOptions {
-    pub(super) config: QueueConfig,
-    pub(super) members: u16,
-    pub(super) endpoint: Endpoint,
+    pub(crate) config: QueueConfig,
+    pub(crate) members: u16,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) copies: u8,
     pub(super) is_existing: bool,
 }
 
@@ -27,7 +28,8 @@ impl Default for QueueOptions {
 impl QueueOptions {
     /// Creates options for messages of at most 1 MiB, delivered at least once, between at most 16 processes of one machine.
     pub fn new() -> Self {
-        Self { config: QueueConfig::default(), members: 16, endpoint: Endpoint::default(), is_existing: false }
+        let endpoint = Endpoint::default();
+        Self { config: QueueConfig::default(), members: 16, endpoint, copies: 1, is_existing: false }
     }
 
     /// Sets the bytes of a message at most. The memory of a process is bounded by this times its send slots, and times the
@@ -77,6 +79,12 @@ impl QueueOptions {
     /// Sets the time after which a process that is stopped is lost. Default 10 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.endpoint.lease = lease;
+        self
+    }
+
+    /// Sets the number of nodes that store the table of the queue: with 2, it can be joined and closed without each of them.
+    pub fn copies(mut self, copies: u8) -> Self {
+        self.copies = copies;
         self
     }
 

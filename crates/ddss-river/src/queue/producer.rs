@@ -3,6 +3,7 @@
 use super::block_on::block_on;
 use super::session::Session;
 use crate::error::QueueError;
+use crate::state::Ends;
 use std::sync::Arc;
 
 /// Puts messages into a queue. They stay in the memory of this process until a consumer has acknowledged them.
@@ -40,7 +41,33 @@ impl Producer {
         AsyncProducer(self)
     }
 
-    async fn send(&self, bytes: &[u8]) -> Result<(), QueueError> {
+    /// Returns the number of the next message of this process.
+    pub(crate) fn next_index(&self) -> u64 {
+        self.session.shared.serve(|ends| ends.producer().next_index())
+    }
+
+    /// Returns true if each message of this process before this number is acknowledged, or has failed.
+    pub(crate) fn is_settled_before(&self, index: u64) -> bool {
+        self.session.shared.serve(|ends| ends.producer().is_settled_before(index))
+    }
+
+    /// Returns the messages of this process that are not acknowledged yet.
+    pub(crate) fn held(&self) -> usize {
+        self.session.shared.serve(|ends| ends.held())
+    }
+
+    /// Waits until each message of this process before this number is acknowledged, or has failed.
+    pub(crate) async fn settle(&self, index: u64) -> Result<(), QueueError> {
+        let settled = |ends: &mut Ends| ends.producer().is_settled_before(index).then_some(());
+        self.session.wait("messages were not acknowledged", settled).await
+    }
+
+    /// Takes the number of messages that failed or were dropped since the last report.
+    pub(crate) fn take_unprocessed(&self) -> u64 {
+        self.session.shared.serve(Ends::take_unprocessed)
+    }
+
+    pub(crate) async fn send(&self, bytes: &[u8]) -> Result<(), QueueError> {
         let Session { queue, message_bytes_max: max, shared, .. } = &*self.session;
         let length = u32::try_from(bytes.len()).ok().filter(|length| length <= max);
         let Some(length) = length else {

@@ -8,7 +8,7 @@ use super::producer::Producer;
 use super::session::Session;
 use crate::error::{QueueError, check_name};
 use crate::link::{CLOSED, FAILED, Service, ServiceConfig};
-use crate::state::{Ends, EndsError, Shared};
+use crate::state::{Ends, EndsError, Failure, Shared};
 use ddss::{Client, ErrorKind};
 use ddss_group::{Context, JoinError, Membership, Wake};
 use ddss_runtime::{IdleConfig, ProgressThread};
@@ -52,14 +52,14 @@ impl Queue {
         // Messages bring a checksum of their own.
         wire.crc = false;
         let (fabric, join) = options.endpoint.bind(wire, options.members)?;
-        let membership =
-            Membership::join(client, &table, &join.settings(options.encode())).map_err(|error| match error {
-                JoinError::OtherSettings { theirs, .. } => {
-                    let (setting, theirs, ours) = options.difference(&theirs);
-                    QueueError::OtherSetting { queue: name.to_owned(), setting, theirs, ours }
-                }
-                other => other.into(),
-            })?;
+        let join = join.settings(options.encode()).copies(options.copies);
+        let membership = Membership::join(client, &table, &join).map_err(|error| match error {
+            JoinError::OtherSettings { theirs, .. } => {
+                let (setting, theirs, ours) = options.difference(&theirs);
+                QueueError::OtherSetting { queue: name.to_owned(), setting, theirs, ours }
+            }
+            other => other.into(),
+        })?;
         if membership.state() >= FAILED {
             return Err(QueueError::Ended { queue: name.to_owned() });
         }
@@ -134,6 +134,17 @@ impl Queue {
         self.session.state.raise(CLOSED)?;
         self.session.shared.call(|ends| ends.close());
         block_on(self.session.flush())
+    }
+
+    /// Closes the queue for this process alone, and does not wait until its messages are acknowledged: each of the others does so
+    /// too.
+    pub(crate) fn close_here(&self) {
+        self.session.shared.call(|ends| ends.close());
+    }
+
+    /// Ends all calls of this process with an error.
+    pub(crate) fn abort(&self) {
+        self.session.shared.call(|ends| ends.fail(Failure::Ended));
     }
 
     /// Takes the messages of this process that have failed: three consumers were lost with them or dropped them. The newest 64

@@ -289,6 +289,11 @@ impl Ends {
         self.producer.held()
     }
 
+    /// Returns the engine of the producing end.
+    pub(crate) fn producer(&self) -> &Producer {
+        &self.producer
+    }
+
     /// Takes the number of messages that failed or were dropped since the last call.
     pub(crate) fn take_unprocessed(&mut self) -> u64 {
         std::mem::take(&mut self.unprocessed)

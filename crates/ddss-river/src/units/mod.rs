@@ -16,4 +16,5 @@ mod unit;
 pub use options::UnitOptions;
 pub use queue::UnitQueue;
 pub use rows::{UnitInfo, UnitStatus};
+pub(crate) use session::after;
 pub use unit::Unit;

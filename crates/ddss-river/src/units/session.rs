@@ -39,7 +39,7 @@ impl Session {
 }
 
 /// Returns the moment after this time. One that no clock shows is far away.
-pub(super) fn after(time: Duration) -> Instant {
+pub(crate) fn after(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or(now + Duration::from_secs(365 * 24 * 3600))
 }

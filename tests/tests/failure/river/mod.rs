@@ -2,5 +2,8 @@
 
 mod campaign;
 mod files;
+mod flow_graphs;
+mod flow_members;
+mod flows;
 mod queues;
 mod units;

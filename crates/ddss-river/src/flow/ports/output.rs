@@ -1,0 +1,176 @@
+//! The putting end of a module.
+
+use super::edge::KeyOf;
+use super::ground::Ground;
+use crate::flow::error::FlowError;
+use crate::queue::{Producer, block_on};
+use crate::units::UnitQueue;
+use ddss_river_core::{EdgeKind, ModuleId, Plan, owner_of};
+use std::sync::Arc;
+
+/// One edge that leaves a module.
+enum Way {
+    Queue(Producer),
+    /// A queue for each instance at the end of the edge.
+    Instances {
+        producers: Vec<Producer>,
+        to: Target,
+    },
+    Units(UnitQueue),
+}
+
+/// Choice of the instances that get a message.
+enum Target {
+    /// The only queue.
+    Only,
+    Key(KeyOf),
+    All,
+}
+
+/// State of the producers of an instance at one moment: numbers of their next messages.
+pub(crate) type Mark = Vec<(usize, u64)>;
+
+/// Outputs of an instance.
+pub(crate) struct Outputs {
+    ground: Arc<Ground>,
+    module: ModuleId,
+    /// Names of the modules at the ends, and the ways to them.
+    ways: Vec<(String, Way)>,
+    /// Producers of all ways.
+    producers: Vec<Producer>,
+}
+
+impl Outputs {
+    /// Opens the edges that leave a module.
+    pub(crate) fn open(ground: &Arc<Ground>, module: ModuleId, instance: u16, plan: &Plan) -> Result<Self, FlowError> {
+        let mut outputs = Self { ground: ground.clone(), module, ways: Vec::new(), producers: Vec::new() };
+        for (edge, _, to, kind) in ground.graph.edges().filter(|(_, from, ..)| *from == module) {
+            let instances = |instances: std::ops::Range<u16>| {
+                let open = |instance| Ok(ground.queue(edge, Some(instance))?.producer()?);
+                instances.map(open).collect::<Result<Vec<Producer>, FlowError>>()
+            };
+            let all = 0..plan.total(to);
+            let way = match kind {
+                EdgeKind::Queue => Way::Queue(ground.queue(edge, None)?.producer()?),
+                EdgeKind::Units => Way::Units(ground.units(edge, module)?),
+                EdgeKind::OneToOne => {
+                    Way::Instances { producers: instances(instance..instance + 1)?, to: Target::Only }
+                }
+                EdgeKind::AllToAll => Way::Instances { producers: instances(all)?, to: Target::All },
+                EdgeKind::ByKey => {
+                    let key = ground.edges[edge.0 as usize].key.clone().expect("the key of an edge by key");
+                    Way::Instances { producers: instances(all)?, to: Target::Key(key) }
+                }
+            };
+            match &way {
+                Way::Queue(producer) => outputs.producers.push(producer.clone()),
+                Way::Instances { producers, .. } => outputs.producers.extend(producers.iter().cloned()),
+                Way::Units(_) => {}
+            }
+            outputs.ways.push((ground.graph.name(to).to_owned(), way));
+        }
+        Ok(outputs)
+    }
+
+    fn way(&self, to: Option<&str>) -> Result<&Way, FlowError> {
+        let module = || self.ground.graph.name(self.module).to_owned();
+        let found = match to {
+            Some(to) => self.ways.iter().find(|(name, _)| name == to).ok_or_else(|| FlowError::NoEdge {
+                module: module(),
+                direction: "to",
+                other: to.to_owned(),
+            })?,
+            None if self.ways.len() == 1 => &self.ways[0],
+            None => return Err(FlowError::Outputs { module: module(), outputs: self.ways.len() }),
+        };
+        Ok(&found.1)
+    }
+
+    async fn put(&self, to: Option<&str>, bytes: &[u8]) -> Result<(), FlowError> {
+        if self.ground.is_ending() {
+            return Err(self.ground.ending());
+        }
+        match self.way(to)? {
+            Way::Queue(producer) => producer.send(bytes).await?,
+            Way::Units(units) => {
+                units.add(&[bytes])?;
+            }
+            Way::Instances { producers, to: Target::All } => {
+                for producer in producers {
+                    producer.send(bytes).await?;
+                }
+            }
+            Way::Instances { producers, to: Target::Only } => producers[0].send(bytes).await?,
+            Way::Instances { producers, to: Target::Key(key) } => {
+                producers[usize::from(owner_of(key(bytes), producers.len() as u16))].send(bytes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of the next messages.
+    pub(crate) fn mark(&self) -> Mark {
+        self.producers.iter().map(Producer::next_index).enumerate().collect()
+    }
+
+    /// Returns true if each message before a mark is acknowledged, or has failed.
+    pub(crate) fn is_settled(&self, mark: &Mark) -> bool {
+        mark.iter().all(|(producer, index)| self.producers[*producer].is_settled_before(*index))
+    }
+
+    /// Returns the number of messages of this process that are not acknowledged, in the ways of a mark.
+    pub(crate) fn unsettled(&self, mark: &Mark) -> usize {
+        mark.iter().map(|(producer, _)| self.producers[*producer].held()).sum()
+    }
+
+    /// Waits until each message before a mark is acknowledged, or has failed.
+    pub(crate) async fn settle(&self, mark: &Mark) -> Result<(), FlowError> {
+        for (producer, index) in mark {
+            self.producers[*producer].settle(*index).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the number of messages that failed since the last report.
+    pub(crate) fn take_unprocessed(&self) -> u64 {
+        self.producers.iter().map(Producer::take_unprocessed).sum()
+    }
+}
+
+/// Puts messages into the edges that leave a module.
+pub struct Output {
+    pub(crate) outputs: Arc<Outputs>,
+}
+
+impl Output {
+    /// Puts a message into the only edge; waits for room. It returns before the message is delivered.
+    ///
+    /// # Errors
+    /// The module has another number of outputs, the message is too long, no consumer made room in time, or the flow ends.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), FlowError> {
+        block_on(self.outputs.put(None, bytes))
+    }
+
+    /// Puts a message into the edge to a module.
+    ///
+    /// # Errors
+    /// There is no such edge, or as for [`put`](Self::put).
+    pub fn put_to(&mut self, module: &str, bytes: &[u8]) -> Result<(), FlowError> {
+        block_on(self.outputs.put(Some(module), bytes))
+    }
+
+    /// Puts a message as [`put`](Self::put) does, for any executor. A future that is dropped before it is ready puts the message
+    /// to no instance, or to some of an edge to all.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub async fn put_async(&mut self, bytes: &[u8]) -> Result<(), FlowError> {
+        self.outputs.put(None, bytes).await
+    }
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").field("edges", &self.outputs.ways.len()).finish_non_exhaustive()
+    }
+}
