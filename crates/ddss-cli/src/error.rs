@@ -75,12 +75,14 @@ pub(crate) enum CommandError {
     ChecksFailed,
     #[error(transparent)]
     River(ddss_river::QueueError),
+    #[error(transparent)]
+    Flow(ddss_river::flow::FlowError),
     #[error("interrupted: the claimed units are given back")]
     Returned {
         /// Number of the signal.
         signal: u8,
     },
-    #[error("interrupted: all ranks have ended")]
+    #[error("interrupted: all processes have ended")]
     Interrupted {
         /// Number of the signal.
         signal: u8,
@@ -92,6 +94,16 @@ impl From<ddss_river::QueueError> for CommandError {
         match error {
             ddss_river::QueueError::Client(error) => Self::Client(error),
             other => Self::River(other),
+        }
+    }
+}
+
+impl From<ddss_river::flow::FlowError> for CommandError {
+    fn from(error: ddss_river::flow::FlowError) -> Self {
+        match error {
+            ddss_river::flow::FlowError::Client(error) => Self::Client(error),
+            ddss_river::flow::FlowError::Queue(error) => error.into(),
+            other => Self::Flow(other),
         }
     }
 }

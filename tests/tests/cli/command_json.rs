@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, LockOptions};
+use ddss_river::flow::{Each, Edge, Flow, FlowOptions};
 use ddss_river::{FileServer, FilesOptions};
 use ddss_testkit::{
     Daemon, DaemonOptions, TempNode, commands, preload_library, repo_lints, run_ddss, schema_complaints,
@@ -17,9 +18,9 @@ use serde_json::Value;
 use crate::second_reader;
 
 /// Commands without JSON output, because their raw output is for scripts.
-const TEXT_ONLY: &[&[&str]] = &[&["completions"], &["river", "cat"], &["river", "serve"]];
+const TEXT_ONLY: &[&[&str]] = &[&["completions"], &["river", "cat"], &["river", "dot"], &["river", "serve"]];
 /// Commands that start another program: their output is that program's.
-const LAUNCHERS: [&[&str]; 2] = [&["run"], &["dsm", "run"]];
+const LAUNCHERS: [&[&str]; 3] = [&["run"], &["dsm", "run"], &["river", "run"]];
 /// Time limit for the cluster to agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -142,6 +143,7 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["dsm", "rm", "heat"]);
     messages(folder, of);
     collections(folder, of);
+    flows(folder, of);
     assert_eq!(of(&["river", "units", "add", "u", "one", "two"])[0]["count"], 2);
     assert_eq!(of(&["river", "units", "work", "u", "--", "true"])[1]["outcome"], "done");
     assert_eq!(of(&["river", "units", "ls", "u"])[0][1]["content"], "two");
@@ -206,6 +208,31 @@ fn collections(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!(of(&["river", "files"])[0][0]["parts"], 1);
     assert_eq!(of(&["river", "verify", "c"])[0]["damages"], serde_json::json!([]));
     of(&["release", "river/files/c"]);
+}
+
+/// A flow waits for a second process.
+fn flows(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    let client = Client::connect_with(ConnectOptions::new().directory(folder)).unwrap();
+    let options = FlowOptions::new().processes(2).timeout(PATIENCE);
+    let mut flow = Flow::join_with(&client, "f", options).unwrap();
+    let put = flow.source("put", Each::Flow, |_, _| Ok(())).unwrap();
+    let take = flow.sink("take", Each::Flow, |_, _| Ok(())).unwrap();
+    flow.attach(put, take, Edge::by_key(|message| message)).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| flow.go().map(drop).unwrap_err());
+        let end = Instant::now() + PATIENCE;
+        while !of(&["river", "ls"])[0].as_array().unwrap().iter().any(|found| found["members"] == 1) {
+            assert!(Instant::now() < end, "the flow is never listed");
+        }
+        assert_eq!(of(&["river", "show", "f"])[0]["edges"][0]["kind"], "by key");
+        // Its member may have left by now.
+        let mut is_removed = of(&["river", "cancel", "f"])[0]["removed"] == true;
+        waiting.join().unwrap();
+        while !is_removed {
+            assert!(Instant::now() < end, "a member stays");
+            is_removed = of(&["river", "cancel", "f"])[0]["removed"] == true;
+        }
+    });
 }
 
 fn locks(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {

@@ -46,7 +46,8 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["dsm", "rm"] => &["no-such-space"],
         ["dsm", "ls"] => &[],
         ["river", "ls"] => &[],
-        ["river", "show"] => &["q"],
+        ["river", "run"] => &["f", "no-such-program"],
+        ["river", "show" | "dot" | "cancel"] => &["q"],
         ["river", "put"] => &["q", "/nowhere/file"],
         ["river", "take"] => &["q", "no-such-program"],
         ["river", "serve"] => &["/nowhere/directory"],
@@ -87,7 +88,8 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
         let whole = [&command[..], complete(&command)].concat();
         // What follows the program belongs to it.
         let launches =
-            [&["run"][..], &["dsm", "run"], &["river", "take"], &["river", "units", "work"]].contains(&&command[..]);
+            [&["run"][..], &["dsm", "run"], &["river", "run"], &["river", "take"], &["river", "units", "work"]];
+        let launches = launches.contains(&&command[..]);
         let before_flag = if launches { &command } else { &whole };
         for flag in &flags.valued {
             let flag = format!("--{flag}");

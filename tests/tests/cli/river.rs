@@ -1,10 +1,12 @@
 //! `ddss river` with real programs, which are killed, interrupted and fail.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(clippy::print_stderr, reason = "a member of a flow tells its test what it took")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ddss_river::flow::{Each, Edge, Flow};
 use ddss_testkit::{CommandOutput, Daemon, Process, binary, run_ddss};
 use serde_json::Value;
 
@@ -177,7 +179,7 @@ fn lines_go_through_a_queue_to_programs_of_different_speed() {
     let closed = run_ddss(daemon.folder(), &["river", "put", "q"], "late\n").unwrap();
     assert!(closed.code == 1 && closed.err.contains("queue q is closed"), "{closed:?}");
     let unknown = said(&daemon, &["river", "show", "none"]);
-    assert!(unknown.code == 1 && unknown.err.contains("there is no queue none"), "{unknown:?}");
+    assert!(unknown.code == 1 && unknown.err.contains("there is no queue or flow none"), "{unknown:?}");
 }
 
 // If this failed, a message whose program fails would be taken for processed, or be tried for ever.
@@ -265,4 +267,104 @@ fn names_of_the_file_servers_are_refused_and_a_foreign_table_ends_no_list() {
     table.row(0).put(b"something else").unwrap();
     let files = said(&daemon, &["river", "files"]);
     assert!(files.code == 0 && files.out.contains("unreadable"), "{files:?}");
+}
+
+/// A member of a flow, as `ddss river run` starts it: this program again.
+fn is_flow_member() -> bool {
+    if std::env::var_os("DDSS_RIVER_FLOW").is_none() {
+        return false;
+    }
+    let client = ddss::Client::connect().unwrap();
+    let mut flow = Flow::join(&client, "ignored").unwrap();
+    let list = flow.list("pages").unwrap();
+    let check = flow.place("check", Each::Member, |_, input, output| {
+        while let Some(unit) = input.take()? {
+            if &unit[..] == b"bad" && std::env::var_os("FLOW_IS_GOOD").is_none() {
+                return Err("a bad unit".into());
+            }
+            output.put(&unit)?;
+            unit.acknowledge();
+        }
+        Ok(())
+    });
+    let take = flow.sink("take", Each::Flow, |_, input| {
+        while let Some(message) = input.take()? {
+            eprintln!("took {}", String::from_utf8_lossy(&message));
+            message.acknowledge();
+        }
+        Ok(())
+    });
+    let (check, take) = (check.unwrap(), take.unwrap());
+    flow.attach(list, check, Edge::units()).unwrap();
+    flow.attach(check, take, Edge::queue()).unwrap();
+    if let Err(error) = flow.go().and_then(|running| running.wait()) {
+        eprintln!("{error}");
+        std::process::exit(3);
+    }
+    true
+}
+
+// If this failed, a flow would need a script to start its processes, or nobody would see why one has ended.
+#[test]
+fn processes_of_a_flow_are_started_shown_cancelled_and_resumed() {
+    if is_flow_member() {
+        return;
+    }
+    let daemon = Daemon::start(1).unwrap();
+    let own = std::env::current_exe().unwrap();
+    let test = "river::processes_of_a_flow_are_started_shown_cancelled_and_resumed";
+    let run = |options: &[&str]| {
+        let program = ["--", own.to_str().unwrap(), "--exact", test, "--nocapture"];
+        said(&daemon, &[&["river", "run", "checks", "-n", "2"], options, &program[..]].concat())
+    };
+    done(&daemon, &["river", "units", "add", "pages", "one", "two", "bad"]);
+    let failed = run(&[]);
+    let why = "flow checks has ended: module check of member ";
+    assert!(failed.code == 1 && failed.err.contains(why) && failed.err.contains("failed: a bad unit"), "{failed:?}");
+    assert!(failed.err.contains("flow checks has not ended: process "), "{failed:?}");
+
+    let listed: Vec<Value> = serde_json::from_str(&done(&daemon, &["river", "ls", "--json"])).unwrap();
+    let flow = listed.iter().find(|found| found["kind"] == "flow").unwrap();
+    assert_eq!((&flow["name"], &flow["state"], &flow["members"]), (&"checks".into(), &"failed".into(), &0.into()));
+    let shown: Value = serde_json::from_str(&done(&daemon, &["river", "show", "checks", "--json"])).unwrap();
+    assert!(shown["failure"].as_str().unwrap().contains("a bad unit"), "{shown}");
+    assert_eq!(shown["edges"][0]["kind"], "units");
+    assert!(shown["edges"][0]["waiting"].as_u64().unwrap() >= 1, "{shown}");
+    let text = done(&daemon, &["river", "show", "checks"]);
+    assert!(
+        text.contains("checks: failed, 0 members") && text.contains("check") && text.contains("a bad unit"),
+        "{text}"
+    );
+    let dot = done(&daemon, &["river", "dot", "checks"]);
+    assert!(dot.contains("\"pages\" -> \"check\" [label=\"units\"];"), "{dot}");
+    assert!(run(&[]).err.contains("--resume` repeats it"));
+
+    // What was done stays done.
+    let units = |state: &str| -> Vec<Value> {
+        serde_json::from_str(&done(&daemon, &["river", "units", "ls", "pages", "--state", state, "--json"])).unwrap()
+    };
+    let before = units("done").len();
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["river", "run", "checks", "-n", "2", "--resume", "--"]).arg(&own).args([
+        "--exact",
+        test,
+        "--nocapture",
+    ]);
+    command.env("DDSS_DIR", daemon.folder()).env("FLOW_IS_GOOD", "1");
+    let mut resumed = Process::start(command, daemon.folder(), "resumed").unwrap();
+    assert!(resumed.wait(PATIENCE).unwrap().unwrap().success(), "{}", resumed.stderr());
+    assert_eq!(units("done").len(), 3);
+    let taken = resumed.stderr().matches("took ").count();
+    assert!(taken == 3 - before, "{taken} of {before}: {}", resumed.stderr());
+    let unknown = said(&daemon, &["river", "cancel", "checks"]);
+    assert!(unknown.code == 1 && unknown.err.contains("there is no flow checks"), "{unknown:?}");
+    assert!(said(&daemon, &["river", "dot", "checks"]).err.contains("there is no flow checks"));
+
+    let refused = said(&daemon, &["river", "run", "x", "-n", "3", "--of", "2", "--", "true"]);
+    assert!(refused.err.contains("this command starts 3 of 2 processes"), "{refused:?}");
+    // A flow that failed is removed on demand.
+    done(&daemon, &["river", "units", "add", "pages", "bad"]);
+    assert_eq!(run(&[]).code, 1);
+    assert_eq!(done(&daemon, &["river", "cancel", "checks"]), "checks: removed\n");
+    assert_eq!(done(&daemon, &["river", "ls", "--json"]).matches("checks").count(), 0);
 }

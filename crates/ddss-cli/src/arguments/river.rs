@@ -9,12 +9,21 @@ use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RiverCommand {
-    /// List queues and lists of work
+    /// List flows, queues and lists of work
     #[command(after_help = examples::RIVER_LS)]
     Ls(DaemonOptions),
-    /// Show the members of a queue
+    /// Start processes of a flow
+    #[command(after_help = examples::RIVER_RUN)]
+    Run(RiverRunOptions),
+    /// Show the members of a queue or a flow
     #[command(after_help = examples::RIVER_SHOW)]
     Show(RiverNameOptions),
+    /// Print the graph of a flow for Graphviz
+    #[command(after_help = examples::RIVER_DOT)]
+    Dot(RiverNameOptions),
+    /// Cancel a flow, or remove one that is over
+    #[command(after_help = examples::RIVER_CANCEL)]
+    Cancel(RiverNameOptions),
     /// Put lines or files into a queue
     #[command(after_help = examples::RIVER_PUT)]
     Put(RiverPutOptions),
@@ -57,10 +66,33 @@ pub(crate) enum UnitsCommand {
     Retry(UnitsOptions),
 }
 
-/// A queue, and the daemon through which it is joined.
+#[derive(Args, Debug)]
+pub(crate) struct RiverRunOptions {
+    /// Name of the flow
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+    /// Processes that this command starts
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) processes: u16,
+    /// Processes that begin the flow, on all nodes together [default: N]
+    #[arg(long, value_name = "TOTAL", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) of: Option<u16>,
+    /// Address of this node at which members on other nodes reach those that start here [default: loopback]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<IpAddr>,
+    /// Repeat what a flow that is over has not done: units that are done stay done
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// A queue or a flow, and the daemon through which it is reached.
 #[derive(Args, Debug)]
 pub(crate) struct RiverNameOptions {
-    /// Name of the queue
+    /// Name of the queue or flow
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: DaemonOptions,

@@ -2,4 +2,5 @@
 
 pub(crate) mod dsm;
 pub(crate) mod river;
+mod started;
 pub(crate) mod streams;

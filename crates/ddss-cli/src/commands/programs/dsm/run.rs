@@ -2,18 +2,19 @@
 
 use super::spaces::{has_checkpoint, release_checkpoints, release_name};
 use crate::arguments::dsm::{DsmRankOptions, DsmRunOptions};
+use crate::commands::programs::started::{Started, ending};
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::node_process::tie_to_parent;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ops::RangeInclusive;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Time in which the other ranks notice that one has failed, and end by themselves.
@@ -29,20 +30,6 @@ pub(crate) fn become_rank(options: &DsmRankOptions) -> Result<(), CommandError> 
     };
     let failed = Command::new(name).args(arguments).exec();
     Err(CommandError::File { tried: "run", path: PathBuf::from(name), source: failed })
-}
-
-/// A process that has been started.
-struct Started {
-    rank: u16,
-    child: Child,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        signal(&self.child, Signal::KILL);
-        // It fails if the rank has ended already.
-        let _ = self.child.wait();
-    }
 }
 
 pub(super) fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
@@ -90,29 +77,25 @@ fn start_and_watch(
 ) -> Result<(), CommandError> {
     let mut ranks = Vec::new();
     for rank in numbers {
-        ranks.push(Started { rank, child: start(options, space, rank)? });
+        ranks.push(start(options, space, rank)?);
     }
     watch(&mut ranks, signals)
 }
 
-fn start(options: &DsmRunOptions, space: &str, rank: u16) -> Result<Child, CommandError> {
-    let own = std::env::current_exe().map_err(CommandError::system("find this program"))?;
+fn start(options: &DsmRunOptions, space: &str, rank: u16) -> Result<Started, CommandError> {
     let name = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let mut command = Command::new(own);
-    // A group of its own: a wrapper and the program that it starts end together.
-    command.process_group(0).stdin(Stdio::null());
-    command.args(["dsm-rank", "--parent", &std::process::id().to_string(), "--"]).args(&options.program);
-    command.env("DDSS_DSM_SPACE", space);
-    command.env("DDSS_DSM_RANK", rank.to_string()).env("DDSS_DSM_RANKS", options.count.to_string());
-    command.env("DDSS_DSM_PROTOCOL", name(options.protocol.to_possible_value()));
-    command.env("DDSS_DSM_ORDERING", name(options.ordering.to_possible_value()));
-    if let Some(address) = options.listen {
-        command.env("DDSS_DSM_LISTEN", address.to_string());
-    }
-    if let Some(folder) = &options.place.dir {
-        command.env("DDSS_DIR", folder);
-    }
-    command.spawn().map_err(CommandError::system("start a rank"))
+    Started::start(rank, &options.program, |command| {
+        command.env("DDSS_DSM_SPACE", space);
+        command.env("DDSS_DSM_RANK", rank.to_string()).env("DDSS_DSM_RANKS", options.count.to_string());
+        command.env("DDSS_DSM_PROTOCOL", name(options.protocol.to_possible_value()));
+        command.env("DDSS_DSM_ORDERING", name(options.ordering.to_possible_value()));
+        if let Some(address) = options.listen {
+            command.env("DDSS_DSM_LISTEN", address.to_string());
+        }
+        if let Some(folder) = &options.place.dir {
+            command.env("DDSS_DIR", folder);
+        }
+    })
 }
 
 /// Waits until all ranks have ended. When one fails, or a signal comes, the others get a moment to end by themselves.
@@ -125,7 +108,7 @@ fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandErro
             Ok(None) => true,
             Ok(Some(status)) => {
                 if !status.success() {
-                    failed.push((started.rank, ending(status)));
+                    failed.push((started.number, ending(status)));
                 }
                 false
             }
@@ -141,11 +124,11 @@ fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandErro
                 break;
             }
             interrupted = u8::try_from(signal).ok();
-            running.iter().for_each(|started| self::signal(&started.child, Signal::TERM));
+            running.iter().for_each(|started| started.signal(Signal::TERM));
         }
         let is_ending = interrupted.is_some() || !failed.is_empty();
         if is_ending && Instant::now() >= *end.get_or_insert_with(|| Instant::now() + END_MAX) {
-            failed.extend(running.iter().map(|started| (started.rank, "did not end, and was killed".to_owned())));
+            failed.extend(running.iter().map(|started| (started.number, "did not end, and was killed".to_owned())));
             break;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -159,20 +142,4 @@ fn watch(ranks: &mut [Started], signals: &mut Signals) -> Result<(), CommandErro
     failed.sort_unstable();
     let words: Vec<_> = failed.into_iter().map(|(rank, ending)| format!("rank {rank} {ending}")).collect();
     Err(CommandError::Refused(format!("the space has ended: {}", words.join(", "))))
-}
-
-/// Sends a signal to a rank, and to the processes that it has started.
-fn signal(child: &Child, signal: Signal) {
-    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-        // All of them may have ended.
-        let _ = kill_process_group(group, signal);
-    }
-}
-
-fn ending(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with status {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
 }

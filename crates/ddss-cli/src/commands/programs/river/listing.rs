@@ -1,11 +1,13 @@
 //! The commands `river ls` and `show`.
 
+use super::flows;
 use crate::arguments::river::RiverNameOptions;
 use crate::arguments::values::DaemonOptions;
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::output::table::{Table, format_bytes};
 use ddss::SegmentInfo;
+use ddss_river::flow::FlowInfo;
 use ddss_river::{Queue, QueueInfo, QueueMember, UnitQueue};
 use serde_json::{Value, json};
 
@@ -13,16 +15,19 @@ use serde_json::{Value, json};
 const PREFIX: &str = "river/";
 /// Names of lists of work end so.
 const UNITS: &str = "/units";
+/// Names of the tables of flows end so.
+const FLOW: &str = "/flow";
 
-/// A queue or a list of work in the directory.
+/// A flow, a queue or a list of work in the directory.
 struct Found {
     name: String,
     home: u16,
-    /// State and living members of a queue, or the number of units.
+    /// State and living members, or the number of units.
     is: Kind,
 }
 
 enum Kind {
+    Flow(Box<FlowInfo>),
     Queue(QueueInfo),
     Units(u32),
 }
@@ -34,11 +39,19 @@ pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError
     for segment in &segments {
         let name = segment.name.strip_prefix(PREFIX).unwrap_or_default();
         // What another release, or a user, has put there is left out.
-        let is = match name.strip_suffix(UNITS) {
-            Some(list) => UnitQueue::open(&client, list).and_then(|units| units.count()).ok().map(Kind::Units),
-            None => Queue::inspect(&client, name).ok().flatten().map(Kind::Queue),
+        let units = name.strip_suffix(UNITS).and_then(|list| UnitQueue::open(&client, list).ok()?.count().ok());
+        let flow = name.strip_suffix(FLOW).and_then(|flow| FlowInfo::read(&client, flow).ok()?);
+        let is = match (units, flow) {
+            (Some(units), _) => Some(Kind::Units(units)),
+            (_, Some(flow)) => Some(Kind::Flow(Box::new(flow))),
+            _ => Queue::inspect(&client, name).ok().flatten().map(Kind::Queue),
         };
-        let name = name.strip_suffix(UNITS).unwrap_or(name).to_owned();
+        let suffix = match is {
+            Some(Kind::Units(_)) => UNITS,
+            Some(Kind::Flow(_)) => FLOW,
+            _ => "",
+        };
+        let name = name.strip_suffix(suffix).unwrap_or(name).to_owned();
         found.extend(is.map(|is| Found { name, home: segment.home.0, is }));
     }
     if json {
@@ -53,11 +66,12 @@ pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError
                 let members = format!("{} of {}", queue.members.len(), queue.places);
                 ("queue", queue.status.as_str(), members, String::new())
             }
+            Kind::Flow(flow) => ("flow", flow.status.as_str(), flow.living.to_string(), String::new()),
             Kind::Units(units) => ("units", "", String::new(), units.to_string()),
         };
         table.row(vec![name.clone(), kind.to_owned(), state.to_owned(), members, units, home.to_string()]);
     }
-    table.print_or("there is no queue and no list of work");
+    table.print_or("there is no flow, no queue and no list of work");
     Ok(())
 }
 
@@ -65,14 +79,20 @@ fn as_json(found: &Found) -> Value {
     match &found.is {
         Kind::Queue(queue) => json!({ "name": found.name, "kind": "queue", "home": found.home,
             "state": queue.status.as_str(), "members": queue.members.len(), "places": queue.places }),
+        Kind::Flow(flow) => json!({ "name": found.name, "kind": "flow", "home": found.home,
+            "state": flow.status.as_str(), "members": flow.living }),
         Kind::Units(units) => json!({ "name": found.name, "kind": "units", "home": found.home, "units": units }),
     }
 }
 
 pub(super) fn show(named: &RiverNameOptions, json: bool) -> Result<(), CommandError> {
     let RiverNameOptions { name, place } = named;
-    let Some(queue) = Queue::inspect(&connect(place)?, name)? else {
-        return Err(CommandError::Refused(format!("there is no queue {name}: `ddss river ls` lists them")));
+    let client = connect(place)?;
+    if let Some(flow) = FlowInfo::read(&client, name)? {
+        return flows::show(&client, name, &flow, json);
+    }
+    let Some(queue) = Queue::inspect(&client, name)? else {
+        return Err(CommandError::Refused(format!("there is no queue or flow {name}: `ddss river ls` lists them")));
     };
     if json {
         let members: Vec<_> = queue.members.iter().map(member_as_json).collect();

@@ -1,11 +1,13 @@
-//! The commands `river`: queues and lists of work.
+//! The commands `river`: flows, queues and lists of work.
 
 mod content;
 mod files;
+mod flows;
 mod listing;
 mod messages;
 mod program;
 mod river_command;
+mod run;
 mod units;
 mod work;
 

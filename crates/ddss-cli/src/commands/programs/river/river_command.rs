@@ -1,12 +1,17 @@
 //! The choice of a command of `river`.
 
-use super::{files, listing, messages, units};
+use super::run::run_flow;
+use super::{files, flows, listing, messages, units};
 use crate::arguments::river::RiverCommand;
 use crate::error::CommandError;
 
 pub(crate) fn run(command: &RiverCommand, json: bool) -> Result<(), CommandError> {
     match command {
         RiverCommand::Ls(place) => listing::list(place, json),
+        RiverCommand::Run(_) | RiverCommand::Dot(_) if json => Err(CommandError::NoJsonOutput),
+        RiverCommand::Run(options) => run_flow(options),
+        RiverCommand::Dot(named) => flows::dot(named),
+        RiverCommand::Cancel(named) => flows::cancel(named, json),
         RiverCommand::Show(named) => listing::show(named, json),
         RiverCommand::Put(options) => messages::put(options, json),
         RiverCommand::Take(options) => messages::take(options, json),
