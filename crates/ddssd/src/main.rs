@@ -216,8 +216,9 @@ fn stop_after_departure(departure: Departure, service: Node) -> Result<(), Daemo
     match departure {
         Departure::Left => Ok(stopped?),
         Departure::Superseded => {
-            let sentence =
-                format!("{node} runs elsewhere, or its cluster was recovered as another one: the log says what to do");
+            let sentence = format!(
+                "{node} runs with a copy of this state folder, or its cluster was recovered: the log says what to do"
+            );
             Err(DaemonError { code: ExitReason::Settings.code(), error: sentence.into() })
         }
         _ => {
