@@ -322,22 +322,25 @@ Examples:
   ddss river ls --json | jq -r '.[].name'";
 
 pub(crate) const RIVER_RUN: &str = "\
-Each process finds the name of the flow in DDSS_RIVER_FLOW, and the number of
-processes that begin it in DDSS_RIVER_PROCESSES. The flow goes on without a
-process that is killed, unless a source or data is lost with it.
-
 Examples:
   ddss river run tokens -n 4 -- ./tokens
   ddss river run tokens -n 2 --of 4 --listen 10.0.0.1 -- ./tokens
-  ddss river run tokens -n 4 --resume -- ./tokens";
-pub(crate) const RIVER_DOT: &str = "\
-Example:
-  ddss river dot tokens | dot -Tsvg > tokens.svg";
-pub(crate) const RIVER_CANCEL: &str = "\
-Members that live end with an error; repeat the command to remove the names.
+  ddss river run tokens -n 4 --resume -- ./tokens
 
-Example:
-  ddss river cancel tokens";
+Each process finds the name of the flow in DDSS_RIVER_FLOW, and the number of
+processes that begin it in DDSS_RIVER_PROCESSES. The flow goes on without a
+process that is killed, unless a source or data is lost with it.";
+
+pub(crate) const RIVER_DOT: &str = "\
+Examples:
+  ddss river dot tokens | dot -Tsvg > tokens.svg";
+
+pub(crate) const RIVER_CANCEL: &str = "\
+Examples:
+  ddss river cancel tokens
+
+Members that live end with an error; repeat the command to remove the names.";
+
 pub(crate) const RIVER_SHOW: &str = "\
 Examples:
   ddss river show lines
