@@ -16,7 +16,7 @@ use crate::arguments::dsm::{DsmCommand, DsmRankOptions};
 use crate::arguments::map::MapCommand;
 use crate::arguments::river::RiverCommand;
 use crate::arguments::values::{octal, placement, size};
-use crate::demo::{DemoClientOptions, DemoOptions};
+use crate::demo::{DemoClientOptions, DemoOptions, DemoRankOptions};
 use crate::examples;
 use crate::node_process::DemoNodeOptions;
 use crate::output::value_format::ValueFormat;
@@ -62,6 +62,8 @@ pub(crate) enum Command {
     DemoNode(DemoNodeOptions),
     #[command(hide = true)]
     DemoClient(DemoClientOptions),
+    #[command(hide = true)]
+    DemoRank(DemoRankOptions),
     /// List the segments of all reachable nodes
     #[command(after_help = examples::LS)]
     Ls(ListOptions),

@@ -74,6 +74,8 @@ pub(crate) enum CommandError {
     #[error("some checks failed: follow the advice above")]
     ChecksFailed,
     #[error(transparent)]
+    Space(#[from] ddss_dsm::SpaceError),
+    #[error(transparent)]
     River(ddss_river::QueueError),
     #[error(transparent)]
     Flow(ddss_river::flow::FlowError),

@@ -4,6 +4,7 @@ pub(crate) const DEMO: &str = "\
 Examples:
   ddss demo          needs no daemon, leaves no files
   ddss demo streams  unmodified programs over TCP and through shared memory
+  ddss demo dsm      shared pages of four processes, one of which is killed
   ddss demo --json   its results, for scripts";
 
 pub(crate) const PING: &str = "\

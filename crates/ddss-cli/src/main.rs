@@ -85,6 +85,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Demo(options) => demo::run(options, json),
         Command::DemoNode(options) => node_process::run(options),
         Command::DemoClient(options) => demo::run_client(options),
+        Command::DemoRank(options) => demo::run_rank(options),
         Command::Ping(place) => connect::ping(place, json),
         Command::Allocate(options) => connect::allocate(options, json),
         Command::Ls(options) => commands::segments::list(options, json),

@@ -45,7 +45,7 @@ impl Held {
             ["river", "units", part, ..] => format!("river-units-{part}"),
             [group @ ("cluster" | "dsm" | "map" | "river"), part, ..] => format!("{group}-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
-            ["demo", "streams", ..] => "demo-streams".to_owned(),
+            ["demo", part @ ("dsm" | "streams"), ..] => format!("demo-{part}"),
             _ => words[0].to_owned(),
         };
         let said = run_ddss(folder, &[&["--json"], words].concat(), "").unwrap();
@@ -277,6 +277,8 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["trace", "a", "--call", "put", "--bytes", "64"]);
     let shown = &of(&["demo", "--measure-ms", "10"])[0];
     assert_eq!(shown["strategies"].as_array().unwrap().len(), 4);
+    let shown = &of(&["demo", "dsm"])[0];
+    assert_eq!(shown["protocols"].as_array().unwrap().len(), 4);
     // The command finds the library beside itself.
     preload_library().unwrap();
     let shown = &of(&["demo", "streams", "--measure-ms", "10"])[0];

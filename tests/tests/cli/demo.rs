@@ -45,6 +45,26 @@ fn demo_of_streams_compares_tcp_with_shared_memory() {
     assert!(out.contains("Other programs used ") && out.contains(" cores: "), "the condition is missing: {out}");
 }
 
+// If this failed, a newcomer would see no shared pages, a death without an error, or a plate that is wrong.
+#[test]
+fn demo_of_shared_pages_survives_a_killed_rank() {
+    let run = Command::new(binary("ddss").unwrap()).args(["demo", "dsm"]).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{out}\n{err}");
+    assert!(out.lines().all(|line| line.chars().count() <= 90), "{out}");
+    let counts = |protocol: &str| -> Vec<u64> {
+        let line = out.lines().find(|line| line.starts_with(protocol)).unwrap();
+        line.split_whitespace().skip(1).take(3).map(|cell| cell.parse().unwrap()).collect()
+    };
+    let [asked, read] = ["async", "newgendsm"].map(counts);
+    assert!(asked.iter().chain(&read).all(|count| *count > 0), "{out}");
+    // A page and a diff are messages only in the first.
+    assert!(asked[1] > read[1], "{out}");
+    assert!(out.contains("rank 2: killed (SIGKILL) in step 25"), "{out}");
+    assert_eq!(out.matches("rank 2 is lost, and the space with it: restart from a checkpoint").count(), 3, "{out}");
+    assert!(out.contains("they went on from step 20"), "{out}");
+}
+
 // If this failed, a user without the programs would not learn their names.
 #[test]
 fn demo_of_streams_names_missing_programs() {

@@ -56,7 +56,7 @@ const RULES: &[MemberRule] = &[
     // Streams know nothing of segments, and the client crate nothing of streams.
     rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
-    rule("ddss-cli", &["ddss-client", "ddss-admin", "ddss-core", "ddss-river", "ddss-stream"], &[]),
+    rule("ddss-cli", &["ddss-client", "ddss-admin", "ddss-core", "ddss-dsm", "ddss-river", "ddss-stream"], &[]),
     rule("ddss-sim", &["ddss-core", "ddss-dsm-core", "ddss-engine", "ddss-river-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss-client"], &[]),

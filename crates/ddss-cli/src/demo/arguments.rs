@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Show this instead: two unmodified programs before and after `ddss run`
+    /// Show this instead
     #[arg(value_enum)]
     pub(crate) part: Option<DemoPart>,
-    /// Measuring time of each strategy on each node, in milliseconds; for `streams` a scale
+    /// Measuring time of each strategy on each node, in milliseconds; for `streams` a scale, for `dsm` not used
     #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) measure_ms: u64,
 }
@@ -18,6 +18,8 @@ pub(crate) struct DemoOptions {
 pub(crate) enum DemoPart {
     /// Redis and its benchmark, or two programs in Python, over TCP and through shared memory
     Streams,
+    /// A stencil on four ranks in each protocol, a rank that is killed, and the way on from a checkpoint
+    Dsm,
 }
 
 /// Arguments of a client of the demonstration.
@@ -26,4 +28,12 @@ pub(crate) struct DemoClientOptions {
     /// Folder of the client's node.
     #[arg(long)]
     pub(crate) folder: PathBuf,
+}
+
+/// Arguments of a rank of the demonstration.
+#[derive(Args, Debug)]
+pub(crate) struct DemoRankOptions {
+    /// Writes checkpoints, and lets one rank wait to be killed.
+    #[arg(long)]
+    pub(crate) loses_rank: bool,
 }

@@ -90,7 +90,10 @@ impl Drop for ChildProcess {
 /// Sends a reply to [`ChildProcess::receive`] in the parent.
 pub(super) fn reply(what: &Value) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{what}").and_then(|()| out.flush()).map_err(CommandError::system("reply to the demonstration"))
+    // One write: other processes may write to the same pipe.
+    out.write_all(format!("{what}\n").as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(CommandError::system("reply to the demonstration"))
 }
 
 /// Reads the next command; `None` at the end of standard input.

@@ -48,7 +48,12 @@ impl DemoCluster {
 
     /// Starts a client process on a node.
     pub(super) fn client(&self, node: u16) -> Result<ChildProcess, CommandError> {
-        ChildProcess::start("demo-client", [OsString::from("--folder"), folder_of(&self.folder.0, node).into()])
+        ChildProcess::start("demo-client", [OsString::from("--folder"), self.folder(node).into()])
+    }
+
+    /// Returns the directory of a node.
+    pub(super) fn folder(&self, node: u16) -> PathBuf {
+        folder_of(&self.folder.0, node)
     }
 
     pub(super) fn kill_node(&mut self, node: u16) -> Result<(), CommandError> {

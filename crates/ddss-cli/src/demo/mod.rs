@@ -5,15 +5,19 @@
 //! - `cluster`: starts the two nodes and their clients.
 //! - `child`: a child process and its line protocol.
 //! - `streams`: two unmodified programs, over TCP and through shared memory.
+//! - `shared_pages` and `plate`: a stencil on shared pages, and each of its ranks.
 //! - `client`: the program in a client process. The nodes are `ddssd` processes.
 
 mod arguments;
 mod child;
 mod client;
 mod cluster;
+mod plate;
 mod script;
+mod shared_pages;
 mod streams;
 
-pub(crate) use arguments::{DemoClientOptions, DemoOptions};
+pub(crate) use arguments::{DemoClientOptions, DemoOptions, DemoRankOptions};
 pub(crate) use client::run as run_client;
+pub(crate) use plate::run as run_rank;
 pub(crate) use script::run;
