@@ -12,10 +12,19 @@ use std::fmt::Display;
 /// let error = Client::connect_with(ConnectOptions::new().directory("/nowhere")).expect_err("there is no daemon");
 /// assert_eq!(error.kind(), ErrorKind::NoDaemon);
 /// assert!(error.to_string().contains("ddssd --dir /nowhere"));
+/// assert!(format!("{error:?}").ends_with("(NoDaemon)"));
 /// ```
-#[derive(Debug, thiserror::Error)]
+///
+/// The debug form is the same sentence with the kind, so that a `main` that returns an error prints what to do.
+#[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Reason>);
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{self} ({:?})", self.kind())
+    }
+}
 
 const _: () = assert!(size_of::<Error>() == 8, "results stay small");
 
