@@ -69,6 +69,15 @@ pub enum Error {
     /// A process found a state that no commit ever made.
     #[error("an inconsistent state: {0}")]
     Inconsistent(String),
+    /// A flow ended with an error.
+    #[error(transparent)]
+    Flow(#[from] ddss_river::flow::FlowError),
+    /// A list of work failed.
+    #[error(transparent)]
+    Queue(#[from] ddss_river::QueueError),
+    /// A program of flows failed, or its output is wrong.
+    #[error("{0}")]
+    Wrong(String),
     /// A daemon or a server did not start or end as it should.
     #[error(transparent)]
     Stage(#[from] ddss_testkit::Error),

@@ -1,6 +1,6 @@
 //! Real programs on DDSS, next to the same programs without it. Each is small enough to learn from.
 //!
-//! The programs use only the client crate `ddss`, and [`filters`] only streams.
+//! The programs use only the client crate `ddss`, [`filters`] only streams, and [`river`] flows.
 //!
 //! * [`storage`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
 //! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
@@ -10,6 +10,7 @@
 //! * [`monitor`]: counters that a service publishes for all clients, with a bound on their age; and a proxy that
 //!   chooses a web server by them.
 //! * [`filters`]: programs made of filters, each a process: a virtual microscope and the surface of a reservoir.
+//! * [`river`]: a copy, a sort, a hash join and an image loader, as flows of several processes.
 //! * [`cache`] and [`locks`]: a read-through cache and a lock manager.
 //! * [`peer_servers`]: the daemons and servers of tests and benches.
 //!
@@ -44,6 +45,7 @@ pub mod locks;
 pub mod monitor;
 mod page;
 pub mod peer_servers;
+pub mod river;
 pub mod storage;
 pub mod storm;
 #[allow(unsafe_code, reason = "libnfs is a C library, opened at run time")]
