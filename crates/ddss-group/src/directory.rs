@@ -1,7 +1,7 @@
 //! Rows of the table in which DDSS names a group.
 //!
 //! Row 0 describes the group, row k + 1 the member k. Of the rows behind them each member holds the lock of one while it lives;
-//! they hold nothing. Then follow the last words of the members.
+//! they hold nothing. Then follow the last words of the members, and the rows that the group's owner has asked for.
 
 use crate::member::Member;
 use ddss_auth::Key;
@@ -14,7 +14,8 @@ pub const NOTE_BYTES: usize = 80;
 
 /// Bytes whose meaning is the caller's.
 pub type Note = [u8; NOTE_BYTES];
-pub(crate) type Row = [u8; ROW_BYTES];
+/// A row whose meaning is the caller's, or a row of this crate.
+pub type Row = [u8; ROW_BYTES];
 
 const GROUP: [u8; 4] = *b"GRP1";
 const MEMBER: [u8; 4] = *b"MBR1";
@@ -42,7 +43,7 @@ pub(crate) fn word_row_of(member: Member, members: u16) -> u64 {
     1 + 2 * u64::from(members) + u64::from(member.0)
 }
 
-/// Rows of the table of a group.
+/// Rows of the table of a group, before those of the caller.
 pub(crate) fn rows_of(members: u16) -> u64 {
     1 + 3 * u64::from(members)
 }

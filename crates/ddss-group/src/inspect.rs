@@ -1,14 +1,14 @@
 //! A group as its directory describes it, without a place in it.
 
-use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, RowError, row_of, rows_of};
+use crate::directory::{GroupRow, MemberRow, Note, ROW_BYTES, Row, RowError, row_of, rows_of};
 use crate::join::JoinError;
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
 use crate::probe::Probe;
-use ddss::{Client, ErrorKind};
+use ddss::{Client, ErrorKind, Table};
 use std::net::SocketAddr;
 
 /// A group, as its directory describes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GroupInfo {
     /// Places.
@@ -19,6 +19,23 @@ pub struct GroupInfo {
     pub settings: Note,
     /// Members that live.
     pub members: Vec<MemberInfo>,
+    table: Table,
+}
+
+impl GroupInfo {
+    /// Reads a row that a member has [published](crate::GroupState::publish_row). `None` if none has, or the group has no such
+    /// row.
+    ///
+    /// # Errors
+    /// The error of a call.
+    pub fn row(&self, number: u16) -> Result<Option<Row>, JoinError> {
+        let at = rows_of(self.places) + u64::from(number);
+        if at >= self.table.len() {
+            return Ok(None);
+        }
+        let row: Option<Row> = self.table.row(at).get()?[..].try_into().ok();
+        Ok(row.filter(|row| row.iter().any(|byte| *byte != 0)))
+    }
 }
 
 /// A living member, as its row describes it.
@@ -49,7 +66,7 @@ pub fn inspect(client: &Client, name: &str) -> Result<Option<GroupInfo>, JoinErr
         return Err(wrong.into());
     }
     let Some(group) = GroupRow::decode(&table.row(0).get()?)? else { return Ok(None) };
-    if group.members > MEMBERS_MAX || table.len() != rows_of(group.members) {
+    if group.members > MEMBERS_MAX || table.len() < rows_of(group.members) {
         return Err(wrong.into());
     }
     let mut members = Vec::new();
@@ -61,5 +78,5 @@ pub fn inspect(client: &Client, name: &str) -> Result<Option<GroupInfo>, JoinErr
             members.push(MemberInfo { whom: Incarnation { member, run }, process, address, note });
         }
     }
-    Ok(Some(GroupInfo { places: group.members, state: group.state, settings: group.settings, members }))
+    Ok(Some(GroupInfo { places: group.members, state: group.state, settings: group.settings, members, table }))
 }

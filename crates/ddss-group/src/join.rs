@@ -27,13 +27,14 @@ pub struct JoinOptions {
     pub(crate) note: Note,
     pub(crate) lease: Duration,
     pub(crate) copies: u8,
+    pub(crate) extra_rows: u16,
 }
 
 impl JoinOptions {
     /// Creates options for a group of so many members, and a process whose fabric listens at `address`.
     pub fn new(members: u16, address: SocketAddr) -> Self {
         let (settings, note, lease) = ([0; NOTE_BYTES], [0; NOTE_BYTES], Duration::from_secs(10));
-        Self { members, address, number: None, settings, note, lease, copies: 1 }
+        Self { members, address, number: None, settings, note, lease, copies: 1, extra_rows: 0 }
     }
 
     /// Asks for one place. Default: the first that is free.
@@ -63,6 +64,12 @@ impl JoinOptions {
     /// Sets the copies of the directory: with two, the group outlives the node of its directory.
     pub fn copies(mut self, copies: u8) -> Self {
         self.copies = copies;
+        self
+    }
+
+    /// Sets the rows that members [publish](crate::GroupState::publish_row) besides their notes. Default: none.
+    pub fn extra_rows(mut self, rows: u16) -> Self {
+        self.extra_rows = rows;
         self
     }
 }
@@ -196,7 +203,8 @@ fn try_to_take_place(client: &Client, name: &str, options: &JoinOptions) -> Resu
 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
     let members = options.members;
-    let spec = Spec::new(rows_of(members)).row_len(ROW_BYTES as u32).copies(options.copies);
+    let rows = rows_of(members) + u64::from(options.extra_rows);
+    let spec = Spec::new(rows).row_len(ROW_BYTES as u32).copies(options.copies);
     let start = Instant::now();
     let table = loop {
         match client.table::<[u8]>(name).open() {
@@ -214,8 +222,8 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
     if table.row_len() != ROW_BYTES as u64 {
         return Err(RowError { row: 0 }.into());
     }
-    if table.len() != rows_of(members) {
-        let theirs = table.len().saturating_sub(1) / 3;
+    if table.len() != rows {
+        let theirs = table.len().saturating_sub(1 + u64::from(options.extra_rows)) / 3;
         return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
     }
     Ok(table)

@@ -3,7 +3,7 @@
 //! A thread makes the calls, so that the caller's own thread never waits for a daemon. While no daemon answers, nothing changes:
 //! the members go on.
 
-use crate::directory::{GroupRow, LastWord, MemberRow, Note, RowError, row_of, word_row_of};
+use crate::directory::{GroupRow, LastWord, MemberRow, Note, Row, RowError, row_of, word_row_of};
 use crate::join::{JoinError, JoinOptions, take_place};
 use crate::member::{Incarnation, Member};
 use crate::news::{Change, Eviction, News, Shared};
@@ -84,6 +84,11 @@ impl GroupState {
     /// Publishes another note of this process, soon: what processes that [inspect](crate::inspect) the group see.
     pub fn publish(&self, note: Note) {
         *self.shared.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
+    }
+
+    /// Publishes one of the rows that the options of the join have asked for, soon. A later one of the same number replaces it.
+    pub fn publish_row(&self, number: u16, row: Row) {
+        self.shared.rows.lock().unwrap_or_else(PoisonError::into_inner).insert(number, row);
     }
 
     /// Raises the state, for all members. A state that is as high stays.

@@ -1,8 +1,9 @@
 //! State that the caller of a membership and its thread share: requests one way, news the other.
 
-use crate::directory::{Note, RowError};
+use crate::directory::{Note, Row, RowError};
 use crate::member::{Incarnation, Member};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) has_left: AtomicBool,
     /// Note that the caller wants to publish.
     pub(crate) note: Mutex<Option<Note>>,
+    /// Rows that the caller wants to publish, by number.
+    pub(crate) rows: Mutex<BTreeMap<u16, Row>>,
     start: Instant,
     /// Milliseconds from the start to the last complete read of the directory.
     read_at_ms: AtomicU64,
@@ -77,6 +80,7 @@ impl Shared {
             has_evictions: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             note: Mutex::new(None),
+            rows: Mutex::default(),
             start: Instant::now(),
             read_at_ms: AtomicU64::new(0),
             sleeping: Mutex::new(()),

@@ -1,6 +1,6 @@
 //! The thread of a membership.
 
-use crate::directory::{GroupRow, MemberRow, ROW_BYTES, lock_row_of, row_of};
+use crate::directory::{GroupRow, MemberRow, ROW_BYTES, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, Member};
 use crate::news::{Change, Eviction, Shared};
 use crate::probe::{PROBE_MAX, Probe, is_taken};
@@ -50,6 +50,7 @@ impl Watcher {
                 break;
             }
             self.publish();
+            self.publish_rows();
             let is_complete = self.seen.iter().filter(|run| **run != 0).count() + 1 == self.seen.len();
             pause = match self.has_silent {
                 true => LOOK_FIRST,
@@ -115,6 +116,19 @@ impl Watcher {
         // Without success another note follows. A member that clears this place comes first.
         if self.is_ours(&found) && row.put_if(found.version(), &new.encode()).is_ok() {
             self.row = new;
+        }
+    }
+
+    /// Writes the rows of the caller. Behind the first error they wait for the next round, unless newer ones come.
+    fn publish_rows(&self) {
+        let rows = || self.shared.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, first) = (std::mem::take(&mut *rows()), rows_of(self.members));
+        let mut has_failed = false;
+        for (number, row) in due {
+            has_failed = has_failed || self.table.row(first + u64::from(number)).put(&row).is_err();
+            if has_failed {
+                rows().entry(number).or_insert(row);
+            }
         }
     }
 
