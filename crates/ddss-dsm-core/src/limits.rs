@@ -46,6 +46,8 @@ pub const PACKED_WINDOW: u32 = 16;
 pub const CALLS_MAX: usize = 4096;
 /// Own intervals behind which a rank refuses calls that synchronise. The waiting calls end two intervals each at most.
 pub const INTERVALS_END: u32 = INTERVAL_MAX - 2 * CALLS_MAX as u32;
+/// Pages at most that a rank reports as those with the most fetches, or the most writers.
+pub const HOT_PAGES_MAX: usize = 12;
 /// Value of a semaphore at most.
 pub const SEMAPHORE_MAX: u32 = 1 << 30;
 

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::event::Event;
 use super::fault_injection::planted;
 use super::memory::Memory;
-use super::state::{ServedRequest, State};
+use super::state::{HotPage, ServedRequest, State};
 use super::statistics::Statistics;
 use super::tag::Tag;
 use super::{flush, page, sync};
@@ -76,7 +76,20 @@ impl Engine {
     /// Returns the counters of this rank.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.state.statistics
+        Statistics { pages: self.state.pages.table.mapped_count() as u64, ..self.state.statistics }
+    }
+
+    /// Returns the pages that this rank has fetched most often.
+    #[must_use]
+    pub fn fetched_most(&self) -> Vec<HotPage> {
+        self.state.pages.hot.fetched.sorted()
+    }
+
+    /// Returns the pages that several ranks have written between two barriers most often. Coarse notices name no pages, and do
+    /// not count.
+    #[must_use]
+    pub fn shared_most(&self) -> Vec<HotPage> {
+        self.state.pages.hot.shared.sorted()
     }
 
     /// Returns the reason why the space has ended.

@@ -24,5 +24,6 @@ pub use event::Event;
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
 pub use memory::Memory;
+pub use state::HotPage;
 pub use statistics::Statistics;
 pub use tag::Tag;

@@ -39,4 +39,12 @@ pub struct Statistics {
     pub fences: u64,
     /// Pages closed again because no write came between two releases.
     pub idle_twins: u64,
+    /// Locks that this rank acquired, also those of regions.
+    pub locks: u64,
+    /// Barriers that this rank passed, also those of regions and checkpoints.
+    pub barriers: u64,
+    /// Pages that the application may read now.
+    pub pages: u64,
+    /// Time of the handler in nanoseconds. The driver measures it; the engine has no clock.
+    pub handler_ns: u64,
 }

@@ -253,4 +253,6 @@ fn add(sum: &mut Statistics, one: &Statistics) {
     sum.handler_bytes += one.handler_bytes;
     sum.fences += one.fences;
     sum.idle_twins += one.idle_twins;
+    sum.locks += one.locks;
+    sum.barriers += one.barriers;
 }

@@ -90,6 +90,7 @@ fn send_page(ctx: &mut Context<'_>, page: PageId, closing: &mut Closing) {
     let home = ctx.state.pages.table.home(page).expect("a page that was written has been fetched from its home");
     let config = ctx.state.config;
     closing.changed.push(page);
+    ctx.state.pages.add_writer(page, config.rank, ctx.state.statistics.barriers);
     let statistics = &mut ctx.state.statistics;
     statistics.diffs += 1;
     statistics.runs += closing.runs.len() as u64;

@@ -180,6 +180,7 @@ fn finish(ctx: &mut Context<'_>, slot: u16) -> Option<u16> {
     ctx.state.pages.table.finish_fetch(page);
     if ctx.state.pages.table.home(page) != Some(ctx.rank()) {
         ctx.state.statistics.fetches += 1;
+        ctx.state.pages.count_fetch(page);
     }
     ctx.set_access(page, Access::Read);
     for (call, access) in ctx.state.calls.take_waiting(page) {

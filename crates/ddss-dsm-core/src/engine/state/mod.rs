@@ -3,6 +3,7 @@
 mod calls;
 mod diff_queue;
 mod fetches;
+mod hot_pages;
 mod intervals;
 mod locks;
 mod pages;
@@ -15,6 +16,7 @@ mod twins;
 
 pub(crate) use diff_queue::QueuedDiff;
 pub(crate) use fetches::Stage;
+pub use hot_pages::HotPage;
 pub(crate) use locks::Token;
 
 pub(crate) use rendezvous::Rendezvous;

@@ -1,6 +1,7 @@
 //! Pages of the space, as this rank sees them.
 
-use crate::model::{Access, Config, Homes, PageId, PageRange, Rank, VectorTime};
+use super::hot_pages::Writers;
+use crate::model::{Access, Config, Homes, PageId, PageRange, Rank, RankSet, VectorTime};
 use std::collections::BTreeSet;
 
 /// State of a page that this rank has touched or has a notice for.
@@ -17,6 +18,8 @@ struct Page {
     /// Landing slot, while the page is in flight.
     slot: Option<u16>,
     is_in_flight: bool,
+    fetches: u32,
+    writers: Writers,
 }
 
 /// All pages.
@@ -139,5 +142,22 @@ impl PageTable {
     pub(crate) fn finish_fetch(&mut self, page: PageId) {
         let page = self.entry(page);
         (page.slot, page.is_in_flight) = (None, false);
+    }
+
+    /// Returns the number of pages that the application may read.
+    pub(crate) fn mapped_count(&self) -> usize {
+        self.mapped.len()
+    }
+
+    /// Counts a fetch of a page. Returns how many there were.
+    pub(crate) fn count_fetch(&mut self, page: PageId) -> u32 {
+        let page = self.entry(page);
+        page.fetches = page.fetches.saturating_add(1);
+        page.fetches
+    }
+
+    /// Records a writer of a page behind a barrier, as [`Writers::add`] does.
+    pub(crate) fn add_writer(&mut self, page: PageId, rank: Rank, barrier: u64) -> Option<(u32, RankSet)> {
+        self.entry(page).writers.add(rank, barrier)
     }
 }

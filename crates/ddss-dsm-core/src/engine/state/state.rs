@@ -3,6 +3,7 @@
 use super::calls::Calls;
 use super::diff_queue::DiffQueue;
 use super::fetches::FetchTable;
+use super::hot_pages::{HotPage, HotPages};
 use super::intervals::Intervals;
 use super::locks::Locks;
 use super::pages::PageTable;
@@ -15,7 +16,7 @@ use crate::engine::call::Failure;
 use crate::engine::statistics::Statistics;
 use crate::limits::PACKED_WINDOW;
 use crate::message::Codec;
-use crate::model::Config;
+use crate::model::{Config, PageId, Rank, RankSet};
 use std::collections::VecDeque;
 
 /// Pages of a rank: their state, twins, fetches and diffs.
@@ -27,6 +28,22 @@ pub(crate) struct PageState {
     pub(crate) served: ServedRequests,
     pub(crate) diffs: DiffQueue,
     pub(crate) placements: Placements,
+    pub(crate) hot: HotPages,
+}
+
+impl PageState {
+    /// Counts a fetch of a page.
+    pub(crate) fn count_fetch(&mut self, page: PageId) {
+        let count = self.table.count_fetch(page);
+        self.hot.fetched.raise(HotPage { page, count, writers: RankSet::default() });
+    }
+
+    /// Records that a rank has written a page behind a barrier.
+    pub(crate) fn add_writer(&mut self, page: PageId, rank: Rank, barrier: u64) {
+        if let Some((count, writers)) = self.table.add_writer(page, rank, barrier) {
+            self.hot.shared.raise(HotPage { page, count, writers });
+        }
+    }
 }
 
 /// Synchronisation of a rank.
@@ -70,6 +87,7 @@ impl State {
                 served: ServedRequests::default(),
                 diffs: DiffQueue::new(window),
                 placements: Placements::default(),
+                hot: HotPages::default(),
             },
             sync: SyncState {
                 intervals: Intervals::new(config.rank, config.log),

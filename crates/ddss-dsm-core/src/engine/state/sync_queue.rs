@@ -29,6 +29,8 @@ pub(crate) enum Acquired {
     Lock(u32),
     /// A call completes with a value.
     Call(CallId, u64),
+    /// The call of a barrier completes.
+    Barrier(CallId),
 }
 
 /// An acquire: intervals that this rank must know before it continues.

@@ -161,6 +161,7 @@ fn apply(ctx: &mut Context<'_>, changes: &Changes) {
     for (rank, interval, range) in &changes.exact {
         for page in range.iter() {
             ctx.state.pages.table.need(page, *rank, *interval);
+            ctx.state.pages.add_writer(page, *rank, ctx.state.statistics.barriers);
             mark_in_flight(ctx, page);
         }
     }

@@ -48,6 +48,6 @@ pub(crate) fn depart(ctx: &mut Context<'_>, from: Rank, index: u32, time: Vector
     check_time(ctx, from, &time)?;
     let call = ctx.state.sync.rendezvous.at_barrier.remove(&index).filter(|_| from == Rank::ZERO);
     let call = call.ok_or(Failure::Protocol(from))?;
-    ctx.state.sync.queue.push_acquire(time, None, Acquired::Call(call, 0));
+    ctx.state.sync.queue.push_acquire(time, None, Acquired::Barrier(call));
     Ok(())
 }

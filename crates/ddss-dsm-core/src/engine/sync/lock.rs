@@ -43,6 +43,7 @@ pub(super) fn acquired(ctx: &mut Context<'_>, index: u32) {
     lock.token = Token::Here;
     if let Some(call) = lock.waiters.pop_front() {
         lock.is_held = true;
+        ctx.state.statistics.locks += 1;
         ctx.complete(call, Ok(0));
     }
     settle(ctx, index);
@@ -59,6 +60,7 @@ fn settle(ctx: &mut Context<'_>, index: u32) {
             push_release(ctx, Release::Grant(index, to, known));
         } else if let Some(call) = lock.waiters.pop_front() {
             lock.is_held = true;
+            ctx.state.statistics.locks += 1;
             ctx.complete(call, Ok(0));
         }
     }

@@ -30,6 +30,10 @@ fn process_front(ctx: &mut Context<'_>) -> bool {
             match effect {
                 Acquired::Lock(index) => lock::acquired(ctx, index),
                 Acquired::Call(call, value) => ctx.complete(call, Ok(value)),
+                Acquired::Barrier(call) => {
+                    ctx.state.statistics.barriers += 1;
+                    ctx.complete(call, Ok(0));
+                }
             }
             true
         }
