@@ -306,6 +306,15 @@ Examples:
   ddss dsm ls
   ddss dsm ls --json";
 
+pub(crate) const DSM_TOP: &str = "\
+Examples:
+  ddss dsm top
+  ddss dsm top heat --pages   which pages cost most, and whose they are
+  watch ddss dsm top
+
+Each rank publishes its counts twice a second. A page that several ranks write
+between two barriers is false sharing, unless they write the same elements.";
+
 pub(crate) const DSM_RM: &str = "\
 Examples:
   ddss dsm rm heat           after all ranks have ended; its checkpoint too

@@ -6,7 +6,7 @@
 //!
 //! The engine is `ddss-dsm-core`, the members are those of `ddss-group`. This crate joins them: `transport` is the service
 //! thread of a rank, `space` a rank and what the engine answers, `view` typed regions, `checkpoint` their copies in DDSS, and `calls`
-//! what needs all of these.
+//! what needs all of these. `report` publishes the counts of a rank, and `inspect` reads them.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -15,6 +15,8 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 mod calls;
 mod checkpoint;
 mod error;
+mod inspect;
+mod report;
 mod space;
 #[allow(unsafe_code, reason = "copies between a mapping that peers write and memory of this process")]
 mod sys;
@@ -23,6 +25,7 @@ mod view;
 
 pub use ddss_dsm_core::{Failure, Homes, Ordering, Protocol, Rank, Stamps, Statistics};
 pub use error::SpaceError;
+pub use inspect::{HotPages, PageInfo, RankInfo, SpaceInfo};
 pub use space::{Launch, Section, Space, SpaceOptions};
 pub use sys::{ReadView, WriteView};
 pub use view::Region;

@@ -140,6 +140,7 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     // The table of a space of two ranks.
     of(&["allocate", "dsm/heat", "640", "--row", "128"]);
     of(&["dsm", "ls"]);
+    of(&["dsm", "top", "--pages"]);
     of(&["dsm", "rm", "heat"]);
     messages(folder, of);
     collections(folder, of);

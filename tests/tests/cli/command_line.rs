@@ -45,6 +45,7 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["dsm", "run"] => &["-n", "1", "no-such-program"],
         ["dsm", "rm"] => &["no-such-space"],
         ["dsm", "ls"] => &[],
+        ["dsm", "top"] => &["no-such-space"],
         ["river", "ls"] => &[],
         ["river", "run"] => &["f", "no-such-program"],
         ["river", "show" | "dot" | "cancel"] => &["q"],

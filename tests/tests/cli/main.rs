@@ -5,7 +5,6 @@ mod command_line;
 mod commands;
 mod demo;
 mod dsm;
-mod dsm_checkpoint;
 mod live_views;
 mod offline;
 mod river;

@@ -44,6 +44,7 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "trace NAME --call ping",
         "streams",
         "dsm ls",
+        "dsm top",
         "river ls",
         "river files",
         "river units add u NAME",

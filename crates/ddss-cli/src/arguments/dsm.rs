@@ -14,6 +14,9 @@ pub(crate) enum DsmCommand {
     /// List the spaces, with the ranks that live, and checkpoints
     #[command(after_help = examples::DSM_LS)]
     Ls(DaemonOptions),
+    /// Show what the ranks of spaces do: fetches, diffs, handlers, locks, barriers
+    #[command(after_help = examples::DSM_TOP)]
+    Top(DsmTopOptions),
     /// Release the names and checkpoints of spaces whose ranks are gone
     #[command(after_help = examples::DSM_RM)]
     Rm(DsmRemoveOptions),
@@ -58,6 +61,18 @@ pub(crate) struct DsmRankOptions {
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DsmTopOptions {
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+    /// Space [default: all whose ranks live]
+    #[arg(value_name = "SPACE")]
+    pub(crate) space: Option<String>,
+    /// Show the pages that ranks fetch most, and those that several ranks write between barriers, too
+    #[arg(long)]
+    pub(crate) pages: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,14 +1,16 @@
 //! Records of regions in the last pages of a space.
 
 use crate::error::SpaceError;
-use ddss_dsm_core::{Homes, Rank};
+use crate::report::REGION_ROWS;
+use ddss_dsm_core::{Homes, PageId, Rank};
+use std::ops::Range;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of the name of a region at most.
 const NAME_BYTES_MAX: usize = 88;
 /// Regions of a space at most.
-pub(crate) const REGIONS_MAX: usize = 128;
+pub(crate) const REGIONS_MAX: usize = REGION_ROWS as usize;
 /// Pages of the directory.
 pub(super) const DIRECTORY_PAGES: u32 = (REGIONS_MAX * size_of::<Record>()).div_ceil(4096) as u32;
 
@@ -86,7 +88,17 @@ impl Record {
         differs("homes", self.homes.get().into(), ours.homes.get().into())
     }
 
-    fn name(&self) -> String {
+    /// Returns the elements that have bytes in a page. `None` if the page is outside the region.
+    pub(crate) fn elements_in(&self, page: PageId) -> Option<Range<u64>> {
+        let (start, each) = (page.offset(4096), u64::from(self.element_bytes.get()));
+        if self.name_bytes.get() == 0 || each == 0 || start < self.offset() || start >= self.end() {
+            return None;
+        }
+        let inside = start - self.offset();
+        Some(inside / each..(inside + 4096).div_ceil(each).min(self.count.get()))
+    }
+
+    pub(crate) fn name(&self) -> String {
         String::from_utf8_lossy(&self.name[..(self.name_bytes.get() as usize).min(NAME_BYTES_MAX)]).into_owned()
     }
 
@@ -139,6 +151,9 @@ mod tests {
         );
         assert!(said(ask("none", 0, 8)).starts_with("no room for region none: 0 bytes"));
         assert!(said(ask("huge", u64::MAX, 8)).starts_with("no room"));
+        let elements = |page| first.elements_in(PageId(page));
+        assert_eq!([0, 1, 2].map(elements), [Some(0..1024), Some(1024..1025), None]);
+        assert_eq!(empty().elements_in(PageId(0)), None);
         all[1] = ask("more", 4096, 1).find_or_place(&all, 3 * 4096).unwrap().0;
         assert_eq!(all[1].offset(), 8192);
         let full = ask("third", 1, 1).find_or_place(&all, u64::MAX).map(drop).unwrap_err();

@@ -1,8 +1,10 @@
 //! A space, and the calls of a rank that the engine answers.
 
+use super::directory::Record;
 use super::options::SpaceOptions;
 use crate::checkpoint::Checkpoints;
 use crate::error::SpaceError;
+use crate::report;
 use crate::sys::{Frames, Refused};
 use crate::transport::{Call, Command, OWN_INDICES, RankMemory, Reply, Service, ServiceConfig};
 use ddss::Client;
@@ -222,6 +224,11 @@ impl Space {
         }
     }
 
+    /// Publishes the record of a region, so that `ddss dsm top` can name it.
+    pub(crate) fn publish_region(&self, index: usize, record: &Record) {
+        self.directory.publish_row(index as u16, zerocopy::transmute!(*record));
+    }
+
     /// Assigns the homes of a range, and waits until all ranks have done so.
     pub(crate) fn assign_homes(&mut self, bytes: Range<u64>, homes: Homes) -> Result<(), SpaceError> {
         self.call(Call::AssignHomes { pages: pages(&bytes), homes })?;
@@ -339,7 +346,7 @@ fn join_group(
 ) -> Result<Membership, JoinError> {
     let mut settings = [0; NOTE_BYTES];
     settings[..SETTINGS_BYTES].copy_from_slice(ours);
-    let mut join = join.settings(settings);
+    let mut join = join.settings(settings).extra_rows(report::ROWS);
     if let Some(rank) = rank {
         join = join.number(rank);
     }

@@ -5,6 +5,7 @@ use super::handover::{self, PeerWindows};
 use super::post_queue::{Post, PostQueue, StagingSlots};
 use super::rank_memory::RankMemory;
 use crate::error::SpaceError;
+use crate::report::Reporter;
 use ddss_dsm_core::limits::INDEX_END;
 use ddss_dsm_core::{
     Action, Area, CallId, Config, Engine, Event, Failure, Homes, Output, PageRange, Rank, Request, Statistics, Tag,
@@ -119,6 +120,7 @@ pub(crate) struct Service {
     /// True once this rank leaves: others may leave too.
     is_leaving: bool,
     happened: Vec<Happened>,
+    reporter: Reporter,
     out: Output,
 }
 
@@ -130,6 +132,7 @@ impl Service {
         let ServiceConfig { checkpoint, commands, wake, .. } = config;
         let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, .. } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
+        let reporter = Reporter::new(membership.group_state(), membership.ours().member.0);
         let group = Group::new(membership, fabric.as_mut(), context, lease).map_err(SpaceError::System)?;
         let engine = Engine::new(config)?;
         Ok(Self {
@@ -151,6 +154,7 @@ impl Service {
             has_ended: false,
             is_leaving: false,
             happened: Vec::new(),
+            reporter,
             out: Output::default(),
             config,
         })
@@ -264,7 +268,9 @@ impl Service {
                 let assigned = failure.map_or_else(|| self.engine.assign_homes(pages, homes), Err);
                 let _ = reply.send(assigned.map(|()| Reply::Value(0)));
             }
-            Call::Statistics => drop(reply.send(Ok(Reply::Statistics(Box::new(self.engine.statistics()))))),
+            Call::Statistics => {
+                drop(reply.send(Ok(Reply::Statistics(Box::new(self.reporter.statistics(&self.engine))))))
+            }
         }
     }
 
@@ -364,7 +370,11 @@ impl Service {
                     }
                 }
             }
-            (Some((&ENGINE, message)), Some(rank)) => self.handle(Event::Message { from: rank, bytes: message }),
+            (Some((&ENGINE, message)), Some(rank)) => {
+                let begun = Instant::now();
+                self.handle(Event::Message { from: rank, bytes: message });
+                self.reporter.count_handler(begun);
+            }
             _ => self.lose(from),
         }
     }
@@ -477,6 +487,7 @@ impl ProgressTask for Service {
             worked += 1;
         }
         let posted = self.post();
+        self.reporter.report(self.driver.now(), &self.engine);
         worked + posted + usize::from(self.complete_failed(posted))
     }
 

@@ -80,7 +80,10 @@ impl Space {
             directory.write(&section, *index..*index + 1)?[0] = *record;
         }
         section.unlock()?;
-        let (record, _) = found?;
+        let (record, index) = found?;
+        if let Some(index) = index {
+            self.publish_region(index, &record);
+        }
         // Another rank wrote it.
         if record.end() > room || !record.offset().is_multiple_of(4096) {
             return Err(SpaceError::OutOfRange { offset: record.offset(), end: record.end().into(), bytes: room });

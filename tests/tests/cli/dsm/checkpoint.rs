@@ -9,9 +9,9 @@ use ddss_dsm::{Homes, Launch, Space, SpaceError};
 use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 
-use crate::dsm::{TASK, ddss, ranks_of, said, spaces};
+use super::run::{TASK, ddss, ranks_of, said, spaces};
 
-const MODULE: &str = "dsm_checkpoint";
+const MODULE: &str = "dsm::checkpoint";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Words of the region: with `fill`, two checkpoints of it do not fit into the daemon's memory.
 const WORDS: usize = 700_000;

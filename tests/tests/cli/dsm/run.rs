@@ -1,4 +1,4 @@
-//! `ddss dsm` with real ranks: this program again, which `ddss dsm run` starts several times.
+//! `ddss dsm run`, `ls` and `rm`: starts, ends and deaths of ranks.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 #![allow(clippy::print_stdout, reason = "a rank tells its test what it sees")]
 
@@ -26,7 +26,7 @@ pub(crate) fn ddss(daemon: &Daemon, words: &[&str]) -> Command {
 
 /// `ddss dsm run` of ranks that play `task` in the test of this name.
 fn ranks(daemon: &Daemon, options: &[&str], test: &str, task: &str) -> Command {
-    ranks_of("dsm", daemon, options, test, task)
+    ranks_of("dsm::run", daemon, options, test, task)
 }
 
 /// The same of a test of this module.

@@ -1,7 +1,7 @@
 //! The commands of `ddss dsm`.
 
 use super::run::run_ranks;
-use super::spaces;
+use super::{spaces, top};
 use crate::arguments::dsm::DsmCommand;
 use crate::error::CommandError;
 
@@ -10,6 +10,7 @@ pub(crate) fn run(command: &DsmCommand, json: bool) -> Result<(), CommandError> 
         DsmCommand::Run(_) if json => Err(CommandError::NoJsonOutput),
         DsmCommand::Run(options) => run_ranks(options),
         DsmCommand::Ls(place) => spaces::list(place, json),
+        DsmCommand::Top(options) => top::show(options, json),
         DsmCommand::Rm(options) => spaces::remove(options, json),
     }
 }

@@ -1,8 +1,9 @@
-//! The commands `dsm run`, `dsm ls` and `dsm rm`: ranks of page-based shared memory, and their spaces.
+//! The commands `dsm run`, `ls`, `top` and `rm`: ranks of page-based shared memory, and their spaces.
 
 mod command;
 mod run;
 mod spaces;
+mod top;
 
 pub(crate) use command::run;
 pub(crate) use run::become_rank;

@@ -6,6 +6,7 @@ use crate::connect::connect;
 use crate::error::CommandError;
 use crate::output::table::Table;
 use ddss::{Client, Error, ErrorKind, SegmentInfo};
+use ddss_dsm::SpaceInfo;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -46,10 +47,10 @@ impl Space {
         Ok(all)
     }
 
-    /// Returns the number of ranks that the space is for: its table has a row for the space, and three for each of them.
+    /// Returns the number of ranks that the space is for.
     fn ranks(&self) -> Option<u64> {
         let table = self.table.as_ref()?;
-        Some(table.len.checked_div(table.row_len.into()).unwrap_or(0).saturating_sub(1) / 3)
+        Some(SpaceInfo::ranks_of_table(table.len.checked_div(table.row_len.into()).unwrap_or(0)))
     }
 
     fn live(&self) -> u16 {
@@ -63,6 +64,11 @@ impl Space {
 
 fn name_of(table: &SegmentInfo) -> &str {
     table.name.strip_prefix(PREFIX).unwrap_or_default()
+}
+
+/// Returns the names of the spaces whose ranks live.
+pub(super) fn living(client: &Client) -> Result<Vec<String>, CommandError> {
+    Ok(Space::all(client)?.into_iter().filter(|space| space.live() > 0).map(|space| space.name).collect())
 }
 
 pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {

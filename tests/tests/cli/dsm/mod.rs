@@ -1,0 +1,5 @@
+//! `ddss dsm` with real ranks: this program again, which `ddss dsm run` starts several times.
+
+mod checkpoint;
+mod run;
+mod top;
