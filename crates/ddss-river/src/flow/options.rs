@@ -19,6 +19,8 @@ pub struct FlowOptions {
     /// Options of each queue.
     pub(super) queue: QueueOptions,
     pub(super) processes: u16,
+    /// Messages that fail end the flow.
+    pub(super) ends_with_failed: bool,
 }
 
 impl Default for FlowOptions {
@@ -31,7 +33,7 @@ impl FlowOptions {
     /// Creates options for a flow that one process begins, of at most 16 processes of one machine, with messages of at most
     /// 1 MiB that are delivered at least once.
     pub fn new() -> Self {
-        Self { queue: QueueOptions::new(), processes: 1 }
+        Self { queue: QueueOptions::new(), processes: 1, ends_with_failed: false }
     }
 
     /// Creates options from what `ddss river run` tells its processes. Without it they are those of [`new`](Self::new).
@@ -80,6 +82,13 @@ impl FlowOptions {
         self
     }
 
+    /// Makes a message that fails end the flow: three consumers were lost with it, or dropped it. Without this the flow goes on, and
+    /// [`Running::wait`](crate::flow::Running::wait) reports the message at its end.
+    pub fn end_with_failed_messages(mut self) -> Self {
+        self.ends_with_failed = true;
+        self
+    }
+
     /// Sets the address at which other members reach this process. Default: the loopback address.
     pub fn listen(mut self, address: IpAddr) -> Self {
         self.queue = self.queue.listen(address);
@@ -119,7 +128,7 @@ impl FlowOptions {
     }
 
     /// Returns the settings that all members have to agree on, with their names.
-    fn shared(&self) -> [(&'static str, u32); 4] {
+    fn shared(&self) -> [(&'static str, u32); 5] {
         let guarantee = match self.queue.config.guarantee {
             Guarantee::AtLeastOnce => 0,
             Guarantee::AtMostOnce => 1,
@@ -130,6 +139,7 @@ impl FlowOptions {
             ("message_bytes_max", self.queue.config.message_bytes_max),
             ("guarantee", guarantee),
             ("lease in ms", self.queue.endpoint.lease.as_millis().try_into().unwrap_or(u32::MAX)),
+            ("end_with_failed_messages", self.ends_with_failed.into()),
         ]
     }
 

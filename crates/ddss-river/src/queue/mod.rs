@@ -9,7 +9,7 @@ mod producer;
 mod queue;
 mod session;
 
-pub(crate) use block_on::{block_on, block_on_for};
+pub(crate) use block_on::block_on;
 pub use consumer::{AsyncConsumer, Consumer};
 pub use inspect::{QueueInfo, QueueMember, QueueStatus};
 pub use message::Message;

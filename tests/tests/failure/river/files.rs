@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ddss::{Client, ConnectOptions};
 use ddss_river::{FileServer, Files, FilesOptions, QueueError};
-use ddss_testkit::{Daemon, Process, pattern};
+use ddss_testkit::{Daemon, PrivateMounts, Process, pattern};
 
 const CHILD: &str = "DDSS_TEST_FILES";
 /// Deadline of everything that has to happen.
@@ -40,8 +40,8 @@ fn is_child() -> bool {
     let client = connect(Path::new(daemon));
     match job {
         "serve" => {
-            let _server = FileServer::start(&client, Path::new(directory), options()).unwrap();
-            println!("serves");
+            let server = FileServer::start(&client, Path::new(directory), options()).unwrap();
+            println!("serves {}", server.number());
             std::thread::sleep(2 * PATIENCE);
         }
         "load" => {
@@ -72,7 +72,10 @@ struct Server {
 }
 
 fn start(test: &str, daemon: &Daemon, job: &str, directory: &Path) -> Process {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    start_by(Command::new(std::env::current_exe().unwrap()), test, daemon, job, directory)
+}
+
+fn start_by(mut command: Command, test: &str, daemon: &Daemon, job: &str, directory: &Path) -> Process {
     command.args(["--exact", &format!("river::files::{test}"), "--nocapture"]);
     command.env(CHILD, format!("{job} {} {}", daemon.folder().display(), directory.display()));
     let name = format!("{job}-{}", directory.file_name().unwrap().to_string_lossy());
@@ -82,8 +85,19 @@ fn start(test: &str, daemon: &Daemon, job: &str, directory: &Path) -> Process {
 fn serve(test: &str, daemon: &Daemon, name: &str) -> Server {
     let directory = daemon.folder().join(name);
     let mut process = start(test, daemon, "serve", &directory);
-    process.wait_until(PATIENCE, |process| process.stdout().contains("serves")).unwrap();
+    number(&mut process);
     Server { process, directory }
+}
+
+/// Waits until a process serves. Returns the number of its server.
+fn number(process: &mut Process) -> u64 {
+    let found = |process: &Process| {
+        let text = process.stdout();
+        let line = text.split_inclusive('\n').find_map(|line| line.strip_suffix('\n')?.strip_prefix("serves "))?;
+        Some(line.parse().unwrap())
+    };
+    process.wait_until(PATIENCE, |process| found(process).is_some()).unwrap();
+    found(process).unwrap()
 }
 
 impl Server {
@@ -261,4 +275,32 @@ fn interrupted_loading_leaves_no_collection() {
     let mut files = Files::join(&connect(nodes[0].folder()), options().timeout(SHORT)).unwrap();
     let error = files.load("more", &mut Cursor::new(b"bytes")).unwrap_err().to_string();
     assert!(error.starts_with("two file servers did not come"), "{error}");
+}
+
+// If this failed, a full disk would leave half a collection, or stop its server for good.
+#[test]
+fn server_with_a_full_disk_is_named_and_goes_on_with_less() {
+    if is_child() {
+        return;
+    }
+    let test = "server_with_a_full_disk_is_named_and_goes_on_with_less";
+    let Some(mounts) = PrivateMounts::new(test, &[("disk", "size=8m")]) else { return };
+    let nodes = Daemon::pair().unwrap();
+    let _other = serve(test, &nodes[1], "b");
+    let prefix = mounts.command_prefix();
+    let mut command = Command::new(&prefix[0]);
+    command.args(&prefix[1..]).arg(std::env::current_exe().unwrap());
+    let mut full = start_by(command, test, &nodes[0], "serve", &mounts.mount_path("disk"));
+    let server = number(&mut full);
+    let mut files = join(&nodes[0]);
+    for _ in 0..2 {
+        let error = files.load("large", &mut Cursor::new(pattern(1, 12 << 20))).unwrap_err();
+        assert_eq!(error.to_string(), format!("file server {server:016x} is lost, or cannot write"));
+    }
+    // It has dropped what it had of them.
+    let content = pattern(2, 6 << 20);
+    files.load("small", &mut Cursor::new(&content)).unwrap();
+    assert_same(&read_all(&mut files, "small"), &content);
+    let names: Vec<_> = Files::list(&connect(nodes[1].folder())).unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["small"]);
 }

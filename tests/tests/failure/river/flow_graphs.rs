@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use ddss_river::Guarantee;
 use ddss_river::flow::{Each, Edge, Flow, FlowError, FlowInfo, cancel};
-use ddss_testkit::Daemon;
+use ddss_river::{Guarantee, UnitOptions, UnitQueue};
+use ddss_testkit::{Daemon, block_on};
 
 use super::flow_members::*;
 
@@ -181,5 +184,74 @@ fn message_that_is_dropped_three_times_is_reported_and_the_flow_ends() {
     flow.attach(put, take.unwrap(), Edge::queue()).unwrap();
     let error = flow.go().and_then(|running| running.wait()).unwrap_err().to_string();
     assert_eq!(error, "1 messages that this process put into flow tokens were not processed");
+    assert_removed(&daemon);
+}
+
+// If this failed, a flow whose result needs every message would go on without one.
+#[test]
+fn message_that_is_dropped_three_times_ends_the_flow_if_asked_to() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = connect(daemon.folder());
+    let mut flow = Flow::join_with(&client, NAME, options(1).end_with_failed_messages()).unwrap();
+    let put = flow.source("put", Each::Flow, |_, output| {
+        loop {
+            output.put(b"more")?;
+        }
+    });
+    let take = flow.sink("take", Each::Flow, move |_, input| {
+        let mut dropped = 0;
+        while let Some(message) = input.take()? {
+            if dropped < 3 && (dropped == 0 || message.is_redelivered()) {
+                dropped += 1;
+            } else {
+                message.acknowledge();
+            }
+        }
+        Ok(())
+    });
+    flow.attach(put.unwrap(), take.unwrap(), Edge::queue()).unwrap();
+    let error = flow.go().and_then(|running| running.wait()).unwrap_err().to_string();
+    let reason = "1 messages that this process put into flow tokens were not processed";
+    assert_eq!(error, format!("flow tokens has ended: module put of member 0 on node 1 failed: {reason}"));
+    assert!(cancel(&client, NAME).unwrap());
+}
+
+// If this failed, one task that looks for a unit would stop all tasks of its thread.
+#[test]
+fn futures_of_a_flow_wait_without_their_thread() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = connect(daemon.folder());
+    UnitQueue::create(&client, "pages", UnitOptions::new()).unwrap().add(&[b"1"]).unwrap();
+    let mut flow = Flow::join_with(&client, NAME, options(1)).unwrap();
+    let list = flow.list("pages").unwrap();
+    let read = flow.place("read", Each::Flow, |_, input, output| {
+        block_on(async {
+            let page = input.take_async().await?.ok_or("no page")?;
+            // While the only page is in work, the next attempt returns to its thread, and waits.
+            let attempt = {
+                let mut take = pin!(input.take_async());
+                poll_fn(|context| Poll::Ready(take.as_mut().poll(context).is_pending())).await
+            };
+            output.put_async(&[&page[..], &[u8::from(attempt)]].concat()).await?;
+            page.acknowledge();
+            assert!(input.take_async().await?.is_none());
+            Ok(())
+        })
+    });
+    let (send, taken) = std::sync::mpsc::channel();
+    let take = flow.sink("take", Each::Flow, move |_, input| {
+        block_on(async {
+            while let Some(page) = input.take_async().await? {
+                send.send(page.to_vec())?;
+                page.acknowledge();
+            }
+            Ok(())
+        })
+    });
+    let (read, take) = (read.unwrap(), take.unwrap());
+    flow.attach(list, read, Edge::units()).unwrap();
+    flow.attach(read, take, Edge::queue()).unwrap();
+    flow.go().and_then(|running| running.wait()).unwrap();
+    assert_eq!(taken.try_iter().collect::<Vec<_>>(), [b"1\x01"]);
     assert_removed(&daemon);
 }

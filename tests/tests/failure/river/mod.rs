@@ -6,4 +6,5 @@ mod flow_graphs;
 mod flow_members;
 mod flows;
 mod queues;
+mod unauthenticated;
 mod units;

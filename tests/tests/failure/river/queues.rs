@@ -26,6 +26,8 @@ const SHORT: Duration = Duration::from_millis(300);
 /// Lease of a process that is stopped.
 const LEASE: Duration = Duration::from_secs(4);
 const MESSAGES: u32 = 200;
+/// Message that kills its consumers.
+const POISON: u32 = 7;
 
 fn options(guarantee: Guarantee) -> QueueOptions {
     let options = QueueOptions::new().message_bytes_max(64 << 10).members(4).lease(LEASE);
@@ -84,6 +86,7 @@ fn is_child() -> bool {
         "take" => take_all(&queue),
         "hold" => hold(&queue, &Path::new(folder).join("go")),
         "put" => put_half(&queue),
+        "poison" => hold_poison(&queue),
         other => panic!("{other}"),
     }
     true
@@ -121,6 +124,18 @@ fn hold(queue: &Queue, go: &Path) {
             Ok(None) => return println!("ended"),
             Err(error) => return println!("error {error}"),
         }
+    }
+}
+
+/// Takes and acknowledges messages up to one that it holds until it is killed.
+fn hold_poison(queue: &Queue) {
+    let mut consumer = queue.consumer().unwrap();
+    while let Some(message) = consumer.take().unwrap() {
+        if number(&message) == POISON {
+            println!("holds {}", message.is_redelivered());
+            std::thread::sleep(2 * PATIENCE);
+        }
+        message.acknowledge();
     }
 }
 
@@ -409,6 +424,32 @@ fn message_that_is_dropped_three_times_is_kept_aside() {
     assert_eq!(failed, "1 messages of queue frames were not processed: see Queue::failed");
     queue.close().expect("the failure was reported");
     assert!(consumer.take().unwrap().is_none());
+}
+
+// If this failed, a message that kills each process would kill one after the other, or take its neighbours along.
+#[test]
+fn message_that_kills_three_consumers_is_kept_aside_and_the_others_arrive() {
+    if is_child() {
+        return;
+    }
+    let test = "message_that_kills_three_consumers_is_kept_aside_and_the_others_arrive";
+    let nodes = Daemon::pair().unwrap();
+    let queue = open(nodes[0].folder(), options(Guarantee::AtLeastOnce));
+    let producer = queue.producer().unwrap();
+    (0..20).for_each(|number| producer.put(&content(number)).unwrap());
+    for round in 0..3 {
+        assert!(queue.failed().is_empty());
+        let mut victim = start(test, &nodes[round % 2], "poison", Guarantee::AtLeastOnce);
+        assert_eq!(line(&mut victim, "holds "), (round > 0).to_string());
+        victim.kill().unwrap();
+    }
+    let mut last = start(test, &nodes[0], "take", Guarantee::AtLeastOnce);
+    let error = queue.close().unwrap_err().to_string();
+    assert_eq!(error, "1 messages of queue frames were not processed: see Queue::failed");
+    assert_eq!(queue.failed(), [content(POISON)]);
+    finish(&mut last);
+    // What was in work twice is flagged.
+    assert!(taken(&last).keys().all(|number| *number != POISON), "{:?}", taken(&last));
 }
 
 // If this failed, a user would search for the reason of a refusal.

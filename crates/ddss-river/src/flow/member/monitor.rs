@@ -104,6 +104,7 @@ impl Monitor {
                 Err(FlowError::Client(error)) if error.kind() == ErrorKind::NotFound => break Outcome::Removed,
                 Ok(None) | Err(_) => {}
             }
+            self.ground.begin_round();
             self.progress.wait(Instant::now() + ROUND, |state| !state.ends.is_empty() || state.is_dropped);
         };
         if outcome != Outcome::Ended {

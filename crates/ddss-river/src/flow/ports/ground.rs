@@ -10,8 +10,10 @@ use ddss::Client;
 use ddss_group::JoinError;
 use ddss_river_core::{Each, EdgeId, FlowGraph, ModuleId};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Time between two attempts to open an edge.
@@ -29,6 +31,14 @@ pub(crate) struct Ground {
     ended: Vec<AtomicBool>,
     /// The flow fails or is cancelled: all calls end.
     is_ending: AtomicBool,
+    rounds: Mutex<Rounds>,
+}
+
+/// Rounds of the thread of this member, and the calls that wait for the next one.
+#[derive(Default)]
+struct Rounds {
+    count: u64,
+    waiting: Vec<Waker>,
 }
 
 /// Open queues, by edge and addressed instance.
@@ -41,8 +51,8 @@ struct Queues {
 impl Ground {
     pub(crate) fn new(flow: String, client: Client, graph: FlowGraph, edges: Vec<Edge>, options: FlowOptions) -> Self {
         let ended = graph.modules().map(|_| AtomicBool::new(false)).collect();
-        let (queues, is_ending) = (Mutex::default(), AtomicBool::new(false));
-        Self { flow, client, graph, edges, options, queues, ended, is_ending }
+        let (queues, rounds, is_ending) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { flow, client, graph, edges, options, queues, ended, is_ending, rounds }
     }
 
     /// Returns the queue of an edge, or that of an instance which its messages name.
@@ -117,6 +127,34 @@ impl Ground {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.is_aborted = true;
         queues.open.values().for_each(Queue::abort);
+        drop(queues);
+        self.begin_round();
+    }
+
+    /// Wakes the calls that wait for the next round of the thread of this member.
+    pub(crate) fn begin_round(&self) {
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        rounds.count += 1;
+        let waiting = std::mem::take(&mut rounds.waiting);
+        drop(rounds);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for the next round of the thread of this member: units have no notices, so that a call looks for them in each round.
+    pub(crate) async fn next_round(&self) {
+        let lock = || self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = lock().count;
+        poll_fn(|context| {
+            let mut rounds = lock();
+            if rounds.count != present || self.is_ending() {
+                return Poll::Ready(());
+            }
+            if !rounds.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                rounds.waiting.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     pub(crate) fn is_ending(&self) -> bool {

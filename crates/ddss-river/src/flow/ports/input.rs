@@ -5,7 +5,7 @@ use super::message::{Acknowledged, Message, Taken};
 use super::output::{Mark, Outputs};
 use crate::error::QueueError;
 use crate::flow::error::FlowError;
-use crate::queue::{Consumer, Message as QueueMessage, block_on, block_on_for};
+use crate::queue::{Consumer, Message as QueueMessage, block_on};
 use crate::units::UnitQueue;
 use ddss_river_core::{EdgeKind, ModuleId};
 use std::future::{Future, poll_fn};
@@ -13,9 +13,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-
-/// Time between two looks for a unit, while other workers have the last ones.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 enum Source {
     Queue(Consumer),
@@ -30,18 +27,12 @@ struct Inlet {
     has_ended: bool,
 }
 
-/// Result of an attempt to take.
-enum Found {
-    Message(Message),
-    Ended,
-    /// All waits for units, which have no notices.
-    Nothing,
-}
-
 /// Result of a wait.
 enum Event {
     Taken(usize, Result<Option<QueueMessage>, QueueError>),
     Settled(Result<(), FlowError>),
+    /// There may be another unit.
+    Round,
 }
 
 /// Takes messages from the edges that enter a module.
@@ -81,7 +72,7 @@ impl Input {
     /// # Errors
     /// The flow ends, or a queue failed.
     pub fn take(&mut self) -> Result<Option<Message>, FlowError> {
-        self.take_of(None)
+        block_on(self.next(None))
     }
 
     /// Takes the next message of the edge from a module; waits for it. `None` means that this edge has ended.
@@ -93,38 +84,16 @@ impl Input {
             let (module, other) = (self.ground.graph.name(self.module).to_owned(), module.to_owned());
             return Err(FlowError::NoEdge { module, direction: "from", other });
         }
-        self.take_of(Some(module))
+        block_on(self.next(Some(module)))
     }
 
-    /// Takes a message as [`take`](Self::take) does, for any executor. Looks for units block the thread.
+    /// Takes a message as [`take`](Self::take) does, for any executor. A future that is dropped takes none. A look for a unit uses the
+    /// thread for the round trips of its claim, and no longer.
     ///
     /// # Errors
     /// As for [`take`](Self::take).
     pub async fn take_async(&mut self) -> Result<Option<Message>, FlowError> {
-        loop {
-            match self.attempt(None).await? {
-                Found::Message(message) => return Ok(Some(message)),
-                Found::Ended => return Ok(None),
-                Found::Nothing => std::thread::sleep(LOOK_EVERY),
-            }
-        }
-    }
-
-    fn take_of(&mut self, from: Option<&str>) -> Result<Option<Message>, FlowError> {
-        loop {
-            let has_units = self.open_inlets(from).any(|index| matches!(self.inlets[index].source, Source::Units(_)));
-            let found = if has_units {
-                block_on_for(self.attempt(from), LOOK_EVERY).unwrap_or(Ok(Found::Nothing))?
-            } else {
-                block_on(self.attempt(from))?
-            };
-            match found {
-                Found::Message(message) => return Ok(Some(message)),
-                Found::Ended => return Ok(None),
-                Found::Nothing if has_units && self.has_only_units(from) => std::thread::sleep(LOOK_EVERY),
-                Found::Nothing => {}
-            }
-        }
+        self.next(None).await
     }
 
     /// Returns the edges that have not ended, the one whose turn it is first.
@@ -137,41 +106,36 @@ impl Input {
         })
     }
 
-    fn has_only_units(&self, from: Option<&str>) -> bool {
-        self.open_inlets(from).all(|index| matches!(self.inlets[index].source, Source::Units(_)))
-    }
-
-    /// Waits for a message or a change. A future that is dropped takes none.
-    async fn attempt(&mut self, from: Option<&str>) -> Result<Found, FlowError> {
+    /// Waits for a message of these edges, or for their end. A future that is dropped takes none.
+    async fn next(&mut self, from: Option<&str>) -> Result<Option<Message>, FlowError> {
         loop {
             if self.ground.is_ending() {
                 return Err(self.ground.ending());
             }
             let mark = self.acknowledged.release(&self.outputs)?;
             if let Some(message) = self.claim(from)? {
-                return Ok(Found::Message(message));
+                return Ok(Some(message));
             }
             if self.open_inlets(from).next().is_none() {
-                return Ok(Found::Ended);
-            }
-            if self.has_only_units(from) {
-                return Ok(Found::Nothing);
+                return Ok(None);
             }
             match self.wait(from, mark).await {
-                Event::Settled(settled) => settled?,
+                Event::Round => {}
                 Event::Taken(index, Ok(Some(message))) => {
                     self.turn = index + 1;
-                    return Ok(Found::Message(self.message(index, Taken::Message(message))));
+                    return Ok(Some(self.message(index, Taken::Message(message))));
                 }
                 Event::Taken(index, Ok(None)) => self.inlets[index].has_ended = true,
-                // A module waits for its input as long as the flow goes on.
-                Event::Taken(_, Err(QueueError::TimedOut { .. })) => {}
+                // A module waits for its input, and for those that take its results, as long as the flow goes on.
+                Event::Taken(_, Err(QueueError::TimedOut { .. }))
+                | Event::Settled(Err(FlowError::Queue(QueueError::TimedOut { .. }))) => {}
+                Event::Settled(settled) => settled?,
                 Event::Taken(_, Err(error)) => return Err(error.into()),
             }
         }
     }
 
-    /// Waits until a queue has a message or has ended, or results are settled.
+    /// Waits until a queue has a message or has ended, results are settled, or it is time to look for a unit.
     async fn wait(&self, from: Option<&str>, mark: Option<Mark>) -> Event {
         type Next<'a> = Pin<Box<dyn Future<Output = Result<Option<QueueMessage>, QueueError>> + Send + 'a>>;
         let next = |index: usize| match &self.inlets[index].source {
@@ -185,13 +149,24 @@ impl Input {
                 None => std::future::pending().await,
             }
         });
+        let has_units = self.open_inlets(from).any(|index| matches!(self.inlets[index].source, Source::Units(_)));
+        let mut round = pin!(async {
+            if has_units {
+                self.ground.next_round().await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+        });
         poll_fn(|context| {
             for (index, queue) in &mut queues {
                 if let Poll::Ready(taken) = queue.as_mut().poll(context) {
                     return Poll::Ready(Event::Taken(*index, taken));
                 }
             }
-            settled.as_mut().poll(context).map(Event::Settled)
+            if let Poll::Ready(settled) = settled.as_mut().poll(context) {
+                return Poll::Ready(Event::Settled(settled));
+            }
+            round.as_mut().poll(context).map(|()| Event::Round)
         })
         .await
     }
@@ -233,7 +208,7 @@ impl Input {
         loop {
             let mark = self.acknowledged.release(&self.outputs)?;
             if mark.is_none() && self.outputs.is_settled(&all) {
-                return Ok(());
+                return self.outputs.check_failed();
             }
             let mark = mark.unwrap_or_else(|| all.clone());
             let before = self.outputs.unsettled(&mark);

@@ -90,6 +90,7 @@ impl Outputs {
         if self.ground.is_ending() {
             return Err(self.ground.ending());
         }
+        self.check_failed()?;
         match self.way(to)? {
             Way::Queue(producer) => producer.send(bytes).await?,
             Way::Units(units) => {
@@ -129,6 +130,13 @@ impl Outputs {
             self.producers[*producer].settle(*index).await?;
         }
         Ok(())
+    }
+
+    /// Fails if a message that this process has put failed, and the flow has to end then.
+    pub(crate) fn check_failed(&self) -> Result<(), FlowError> {
+        let messages = if self.ground.options.ends_with_failed { self.take_unprocessed() } else { 0 };
+        let flow = self.ground.flow.clone();
+        if messages == 0 { Ok(()) } else { Err(FlowError::Unprocessed { flow, messages }) }
     }
 
     /// Takes the number of messages that failed since the last report.
