@@ -5,6 +5,7 @@ Examples:
   ddss demo          needs no daemon, leaves no files
   ddss demo streams  unmodified programs over TCP and through shared memory
   ddss demo dsm      shared pages of four processes, one of which is killed
+  ddss demo river    messages for four processes: one is slow, one is killed
   ddss demo --json   its results, for scripts";
 
 pub(crate) const PING: &str = "\

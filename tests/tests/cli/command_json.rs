@@ -45,7 +45,7 @@ impl Held {
             ["river", "units", part, ..] => format!("river-units-{part}"),
             [group @ ("cluster" | "dsm" | "map" | "river"), part, ..] => format!("{group}-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
-            ["demo", part @ ("dsm" | "streams"), ..] => format!("demo-{part}"),
+            ["demo", part @ ("dsm" | "river" | "streams"), ..] => format!("demo-{part}"),
             _ => words[0].to_owned(),
         };
         let said = run_ddss(folder, &[&["--json"], words].concat(), "").unwrap();
@@ -280,6 +280,8 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!(shown["strategies"].as_array().unwrap().len(), 4);
     let shown = &of(&["demo", "dsm"])[0];
     assert_eq!(shown["protocols"].as_array().unwrap().len(), 4);
+    let shown = &of(&["demo", "river"])[0];
+    assert_eq!(shown["runs"].as_array().unwrap().len(), 3);
     // The command finds the library beside itself.
     preload_library().unwrap();
     let shown = &of(&["demo", "streams", "--measure-ms", "10"])[0];

@@ -65,6 +65,26 @@ fn demo_of_shared_pages_survives_a_killed_rank() {
     assert!(out.contains("they went on from step 20"), "{out}");
 }
 
+// If this failed, a newcomer would see a queue that does not follow the load, or that loses messages with a process.
+#[test]
+fn demo_of_queues_gives_a_slow_process_less_and_loses_nothing_with_a_dead_one() {
+    let run = Command::new(binary("ddss").unwrap()).args(["demo", "river"]).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{out}\n{err}");
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    // What each process took, what was lost, and what came twice.
+    let row = |name: &str| -> [usize; 6] {
+        let line = out.lines().find_map(|line| line.trim_start().strip_prefix(name)).unwrap();
+        let cells: Vec<usize> = line.split_whitespace().take(6).map(|cell| cell.parse().unwrap()).collect();
+        cells.try_into().unwrap()
+    };
+    assert_eq!(row("a part for each "), [100, 100, 100, 100, 0, 0], "{out}");
+    let [first, second, third, slow, lost, _] = row("one queue ");
+    assert!(slow < first.min(second).min(third) && lost == 0, "{out}");
+    let [.., dead, lost, twice] = row("one is killed ");
+    assert!(dead >= 10 && lost == 0 && twice <= 1, "{out}");
+}
+
 // If this failed, a user without the programs would not learn their names.
 #[test]
 fn demo_of_streams_names_missing_programs() {

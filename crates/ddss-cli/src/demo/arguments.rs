@@ -8,7 +8,7 @@ pub(crate) struct DemoOptions {
     /// Show this instead
     #[arg(value_enum)]
     pub(crate) part: Option<DemoPart>,
-    /// Measuring time of each strategy on each node, in milliseconds; for `streams` a scale, for `dsm` not used
+    /// Measuring time of each strategy on each node, in milliseconds; for `streams` a scale, for `dsm` and `river` not used
     #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) measure_ms: u64,
 }
@@ -20,6 +20,8 @@ pub(crate) enum DemoPart {
     Streams,
     /// A stencil on four ranks in each protocol, a rank that is killed, and the way on from a checkpoint
     Dsm,
+    /// Messages for four processes, of which one is slowed down, with a part for each and with a queue; then one is killed
+    River,
 }
 
 /// Arguments of a client of the demonstration.

@@ -56,6 +56,11 @@ impl ChildProcess {
         self.receive(done)
     }
 
+    /// Returns the process id.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn kill(&mut self) -> Result<(), CommandError> {
         self.child.kill().map_err(CommandError::system("kill a process of the demonstration"))?;
         self.child.wait().map(drop).map_err(CommandError::system("wait for a process's end"))

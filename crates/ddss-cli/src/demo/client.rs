@@ -42,6 +42,7 @@ pub(crate) fn run(options: &DemoClientOptions) -> Result<(), CommandError> {
                 reply(&measure(&client.segment(name).open()?, duration)?)?;
             }
             ["write", name] => write(handles.of(name)?)?,
+            ["take", queue, file] => super::consumer::take(&options.folder, queue, Path::new(file))?,
             ["steady", name] => steady(handles.of(name)?)?,
             _ => return Err(CommandError::Demo(format!("a client got the unknown command {line:?}"))),
         }

@@ -6,12 +6,15 @@
 //! - `child`: a child process and its line protocol.
 //! - `streams`: two unmodified programs, over TCP and through shared memory.
 //! - `shared_pages` and `plate`: a stencil on shared pages, and each of its ranks.
+//! - `data_flow` and `consumer`: messages for four processes, and each of them.
 //! - `client`: the program in a client process. The nodes are `ddssd` processes.
 
 mod arguments;
 mod child;
 mod client;
 mod cluster;
+mod consumer;
+mod data_flow;
 mod plate;
 mod script;
 mod shared_pages;

@@ -49,6 +49,7 @@ pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError>
         None => show_two_nodes(options, json),
         Some(DemoPart::Streams) => super::streams::run(options.measure_ms, json),
         Some(DemoPart::Dsm) => super::shared_pages::run(json),
+        Some(DemoPart::River) => super::data_flow::run(json),
     }
 }
 
