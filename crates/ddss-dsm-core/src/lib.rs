@@ -40,8 +40,8 @@ mod model;
 #[cfg(feature = "planted")]
 pub use engine::Bug;
 pub use engine::{
-    Action, Area, CallId, Engine, Event, Failure, HotPage, LocalPlace, Memory, Output, Payload, Request, Statistics,
-    Tag,
+    Accesses, Action, Area, CallId, Engine, Event, Failure, HotPage, LocalPlace, Memory, Output, Payload, Request,
+    Statistics, Tag, common_ranges, concurrent, merge_ranges,
 };
 pub use model::{
     Access, ChangedPages, Config, ConfigError, Homes, LogShape, Notice, Ordering, PageId, PageRange, Protocol, Rank,

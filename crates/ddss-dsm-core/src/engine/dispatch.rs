@@ -1,5 +1,6 @@
 //! The engine: hands each event to its handler.
 
+use super::accesses::{AccessLog, Accesses};
 use super::action::{Action, Output};
 use super::call::{CallId, Failure, Request};
 use super::context::Context;
@@ -12,6 +13,7 @@ use super::tag::Tag;
 use super::{flush, page, sync};
 use crate::message::Message;
 use crate::model::{Access, Config, ConfigError, Homes, PageRange, Rank};
+use std::ops::Range;
 
 /// The engine of one rank.
 #[derive(Clone, Debug)]
@@ -77,6 +79,23 @@ impl Engine {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics { pages: self.state.pages.table.mapped_count() as u64, ..self.state.statistics }
+    }
+
+    /// Records which bytes this rank reads and changes, from now on: see [`Accesses`].
+    pub fn record_accesses(&mut self) {
+        self.state.accesses = Some(AccessLog::default());
+    }
+
+    /// Adds reads to the open interval, before the call that ends it.
+    pub fn add_reads(&mut self, reads: impl IntoIterator<Item = Range<u64>>) {
+        if let Some(log) = &mut self.state.accesses {
+            log.reads.extend(reads);
+        }
+    }
+
+    /// Takes the accesses of the intervals that were closed since.
+    pub fn take_accesses(&mut self) -> Vec<Accesses> {
+        self.state.accesses.as_mut().map_or_else(Vec::new, |log| std::mem::take(&mut log.closed))
     }
 
     /// Returns the pages that this rank has fetched most often.

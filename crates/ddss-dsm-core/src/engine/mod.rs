@@ -3,6 +3,7 @@
 //! `state` holds data and its invariants. `flush` closes intervals and applies diffs, `page` fetches and serves pages, `sync`
 //! acquires and releases. Each of these uses only those before it.
 
+mod accesses;
 mod action;
 mod call;
 mod context;
@@ -17,6 +18,7 @@ mod statistics;
 mod sync;
 mod tag;
 
+pub use accesses::{Accesses, common_ranges, concurrent, merge_ranges};
 pub use action::{Action, Area, LocalPlace, Output, Payload};
 pub use call::{CallId, Failure, Request};
 pub use dispatch::Engine;

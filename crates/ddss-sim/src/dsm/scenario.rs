@@ -38,6 +38,8 @@ pub struct DsmReport {
     pub messages: u64,
     /// Runs in which a rank died.
     pub deaths: u64,
+    /// Bytes that two ranks used without an order, one of them writing, in runs that record accesses.
+    pub races: u64,
     /// Sums of all ranks' counters.
     pub statistics: Statistics,
 }

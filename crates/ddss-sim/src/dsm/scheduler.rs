@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Steps after which a run is taken for one that never ends.
 const STEPS_MAX: u64 = 400_000;
+/// Of so many seeds one records accesses, and looks for races in them.
+const RECORDED_EACH: u64 = 4;
 
 /// An event that can happen next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -75,7 +77,10 @@ pub fn run_dsm(seed: u64, scenario: &DsmScenario) -> DsmReport {
     let mut random = Random::new(seed);
     let config = random_config(scenario, &mut random);
     let program = random_program(&config, scenario.has_tiny_log, &mut random);
-    let world = new_world(config, &program, scenario);
+    let mut world = new_world(config, &program, scenario);
+    if seed.is_multiple_of(RECORDED_EACH) {
+        world.nodes.iter_mut().for_each(|node| node.engine.record_accesses());
+    }
     let length: usize = program.threads.iter().map(Vec::len).sum();
     let dies = scenario.deaths && random.one_in(4);
     let death = dies.then(|| Death {
@@ -83,7 +88,7 @@ pub fn run_dsm(seed: u64, scenario: &DsmScenario) -> DsmReport {
         at_step: random.below(8 * length as u64),
         unnoticed: Vec::new(),
     });
-    Run { world, random, frozen: BTreeMap::new(), death, trace: seed, step: 0 }.run()
+    Run { world, random, frozen: BTreeMap::new(), death, has_no_race: program.has_no_race, trace: seed, step: 0 }.run()
 }
 
 fn new_world(config: Config, program: &Program, scenario: &DsmScenario) -> World {
@@ -120,6 +125,7 @@ struct Run {
     /// Choices that are paused, and the step until which they are.
     frozen: BTreeMap<Choice, u64>,
     death: Option<Death>,
+    has_no_race: bool,
     trace: u64,
     step: u64,
 }
@@ -210,6 +216,10 @@ impl Run {
         for node in &self.world.nodes {
             add(&mut statistics, &node.engine.statistics());
         }
+        let races = self.world.races();
+        if self.has_no_race {
+            self.world.model.violations.extend(races.iter().cloned());
+        }
         let Config { protocol, ordering, stamps, .. } = self.world.config;
         let settings = format!("{protocol:?}, {ordering:?}, {stamps:?}");
         DsmReport {
@@ -220,6 +230,7 @@ impl Run {
             calls: self.world.calls,
             messages: self.world.traffic.iter().map(|traffic| traffic.handled).sum(),
             deaths: u64::from(lost.is_some()),
+            races: races.len() as u64,
             statistics,
         }
     }
@@ -255,4 +266,22 @@ fn add(sum: &mut Statistics, one: &Statistics) {
     sum.idle_twins += one.idle_twins;
     sum.locks += one.locks;
     sum.barriers += one.barriers;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, the check for races would call programs without races wrong, or would find none in the others.
+    #[test]
+    fn recorded_accesses_race_only_in_programs_with_races() {
+        let scenario = DsmScenario { deaths: true, ..DsmScenario::default() };
+        let mut races = 0;
+        for seed in (0..400).filter(|seed: &u64| seed.is_multiple_of(RECORDED_EACH)) {
+            let report = run_dsm(seed, &scenario);
+            assert_eq!(report.violations, [""; 0], "seed {seed}");
+            races += report.races;
+        }
+        assert!(races > 100, "{races} races");
+    }
 }

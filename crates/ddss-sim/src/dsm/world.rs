@@ -6,7 +6,10 @@ use super::network::{Connection, Kind, PieceData, Response, Transfer, cut};
 use super::program::{Op, Program};
 use super::thread::{Thread, ThreadState, report_end, report_start};
 use crate::random::Random;
-use ddss_dsm_core::{Access, Action, CallId, Config, Engine, Event, Failure, Output, PageId, PageRange, Rank, Request};
+use ddss_dsm_core::{
+    Access, Action, CallId, Config, Engine, Event, Failure, Output, PageId, PageRange, Rank, Request, common_ranges,
+    concurrent,
+};
 use std::collections::BTreeMap;
 
 /// One simulated rank.
@@ -275,9 +278,10 @@ impl World {
     fn record_access(&mut self, index: usize) {
         let thread = &mut self.threads[index];
         let Some(op) = thread.step().cloned() else { return };
-        let memory = &self.nodes[thread.rank].memory;
+        let Node { memory, engine, .. } = &mut self.nodes[thread.rank];
         match op {
             Op::Read { address, bytes } => {
+                engine.add_reads(std::iter::once(address as u64..(address + bytes) as u64));
                 for (at, value) in (address..).zip(memory.load(address, bytes).unwrap_or_default()) {
                     self.model.read(index, at, *value);
                 }
@@ -289,6 +293,22 @@ impl World {
         }
         self.accesses += 1;
         thread.advance();
+    }
+
+    /// Returns the bytes that two ranks used in concurrent intervals, one of them writing.
+    pub(crate) fn races(&mut self) -> Vec<String> {
+        let accesses: Vec<_> = self.nodes.iter_mut().map(|node| node.engine.take_accesses()).collect();
+        let mut races = Vec::new();
+        for (first, second) in (0..accesses.len()).flat_map(|second| (0..second).map(move |first| (first, second))) {
+            let ranks = [first, second].map(rank);
+            for (ours, theirs) in concurrent(ranks, &accesses[first], &accesses[second]) {
+                let pairs =
+                    [(&ours.writes, &theirs.writes), (&ours.writes, &theirs.reads), (&ours.reads, &theirs.writes)];
+                let bytes = pairs.into_iter().flat_map(|(ours, theirs)| common_ranges(ours, theirs));
+                races.extend(bytes.map(|bytes| format!("{} and {} race at bytes {bytes:?}", ranks[0], ranks[1])));
+            }
+        }
+        races
     }
 
     /// Executes the next event of a kind on a connection.

@@ -2,6 +2,7 @@
 
 use super::placement::{send_diffs, start_placement};
 use crate::diff::{PackedRuns, Run, find_runs, pack};
+use crate::engine::accesses::{Accesses, merge_ranges};
 use crate::engine::action::Action;
 use crate::engine::context::Context;
 use crate::engine::fault_injection::planted;
@@ -10,6 +11,7 @@ use crate::log::encode_record;
 use crate::message::Message;
 use crate::model::{Access, ChangedPages, Ordering, PageId, PageRange, Rank, Stamps};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// An interval while it is closed.
 struct Closing {
@@ -21,13 +23,16 @@ struct Closing {
     /// Copy of a page. The page may change during the diff; the copy does not.
     copy: Box<[u8]>,
     runs: Vec<Run>,
+    /// Changed bytes, if races are looked for.
+    writes: Vec<Range<u64>>,
 }
 
-/// Closes the open interval. An interval without a changed byte stays open.
+/// Closes the open interval. An interval without a changed byte stays open, unless it has reads that are looked at for races.
 pub(crate) fn close_interval(ctx: &mut Context<'_>) {
     let copy = ctx.state.pages.twins.take_buffer(ctx.state.config.page_bytes);
     let interval = ctx.state.sync.intervals.open();
-    let mut closing = Closing { interval, changed: Vec::new(), written: BTreeMap::new(), copy, runs: Vec::new() };
+    let mut closing =
+        Closing { interval, changed: Vec::new(), written: BTreeMap::new(), copy, runs: Vec::new(), writes: Vec::new() };
     ctx.state.pages.placements.start_flush();
     #[cfg(feature = "planted")]
     let start = ctx.out.actions().len();
@@ -36,7 +41,8 @@ pub(crate) fn close_interval(ctx: &mut Context<'_>) {
             send_page(ctx, page, &mut closing);
         }
     }
-    if !closing.changed.is_empty() {
+    if !closing.changed.is_empty() || ctx.state.has_reads() {
+        record_accesses(ctx, &mut closing);
         publish(ctx, &closing);
         #[cfg(feature = "planted")]
         if planted!(ctx.state, StampBeforeDiff) {
@@ -44,6 +50,16 @@ pub(crate) fn close_interval(ctx: &mut Context<'_>) {
         }
     }
     ctx.state.pages.twins.give_buffer(closing.copy);
+}
+
+/// Records the accesses of an interval, if races are looked for.
+fn record_accesses(ctx: &mut Context<'_>, closing: &mut Closing) {
+    let (time, barriers) = (ctx.state.sync.intervals.time(), ctx.state.statistics.barriers);
+    if let Some(log) = &mut ctx.state.accesses {
+        let (mut reads, writes) = (std::mem::take(&mut log.reads), std::mem::take(&mut closing.writes));
+        merge_ranges(&mut reads);
+        log.closed.push(Accesses { interval: closing.interval, time, barriers, reads, writes });
+    }
 }
 
 /// Finds the changed runs of a page. Afterwards the twin is what was sent. Returns false if nothing changed.
@@ -95,6 +111,11 @@ fn send_page(ctx: &mut Context<'_>, page: PageId, closing: &mut Closing) {
     statistics.diffs += 1;
     statistics.runs += closing.runs.len() as u64;
     statistics.diff_bytes += closing.runs.iter().map(|run| u64::from(run.bytes)).sum::<u64>();
+    if ctx.state.accesses.is_some() {
+        let base = page.offset(config.page_bytes);
+        let range = |run: &Run| base + u64::from(run.offset)..base + u64::from(run.end());
+        closing.writes.extend(closing.runs.iter().map(range));
+    }
     let may_write = may_write(ctx, page, home);
     if home == config.rank {
         for run in &closing.runs {

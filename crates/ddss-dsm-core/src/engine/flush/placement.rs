@@ -27,7 +27,7 @@ pub(crate) fn start_placement(ctx: &mut Context<'_>, interval: u32) {
 /// Returns true if the record of the open interval overwrites none whose writes may not be placed: a reader of an
 /// overwritten record takes them as placed. Otherwise starts a wait for them.
 pub(crate) fn has_room(ctx: &mut Context<'_>) -> bool {
-    let has_room = ctx.state.pages.twins.is_empty() || ctx.state.sync.intervals.has_room();
+    let has_room = !ctx.state.may_close() || ctx.state.sync.intervals.has_room();
     if has_room || planted!(ctx.state, OverwrittenUnplaced) {
         return true;
     }

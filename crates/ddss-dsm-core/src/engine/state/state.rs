@@ -12,6 +12,7 @@ use super::rendezvous::Rendezvous;
 use super::served::ServedRequests;
 use super::sync_queue::SyncQueue;
 use super::twins::Twins;
+use crate::engine::accesses::AccessLog;
 use crate::engine::call::Failure;
 use crate::engine::statistics::Statistics;
 use crate::limits::PACKED_WINDOW;
@@ -64,6 +65,8 @@ pub(crate) struct State {
     pub(crate) sync: SyncState,
     pub(crate) calls: Calls,
     pub(crate) statistics: Statistics,
+    /// Accesses of this rank. `None` unless races are looked for.
+    pub(crate) accesses: Option<AccessLog>,
     /// Messages of this rank to itself.
     pub(crate) loopback: VecDeque<Vec<u8>>,
     /// Reason why the space ends behind the current event.
@@ -75,6 +78,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Returns true if the open interval has something that others must know when it is closed.
+    pub(crate) fn may_close(&self) -> bool {
+        !self.pages.twins.is_empty() || self.has_reads()
+    }
+
+    /// Returns true if the open interval has reads that are looked at for races.
+    pub(crate) fn has_reads(&self) -> bool {
+        self.accesses.as_ref().is_some_and(|log| !log.reads.is_empty())
+    }
+
     pub(crate) fn new(config: Config) -> Self {
         let window = if config.protocol.writes_one_sided() { PACKED_WINDOW } else { config.tuning.window };
         Self {
@@ -97,6 +110,7 @@ impl State {
             },
             calls: Calls::default(),
             statistics: Statistics::default(),
+            accesses: None,
             loopback: VecDeque::new(),
             violation: None,
             failure: None,
