@@ -291,12 +291,17 @@ Examples:
   ddss dsm run -n 4 -- ./heat
   ddss dsm run -n 4 --protocol async -- ./heat 1024
   ddss dsm run -n 4 --space heat --restart 3 -- ./heat
+  ddss dsm run -n 4 --check -- ./heat 64   with a small problem: it is slower
   ddss dsm run -n 4 --space heat --ranks 0-1 --listen 10.0.0.1 -- ./heat
   ddss dsm run -n 4 --space heat --ranks 2-3 --listen 10.0.0.2 -- ./heat
 
 The third starts all ranks again when one fails, up to three times. A program
 that writes checkpoints goes on from the last complete one; so does the same
 command later, unless the run ended well.
+
+--check looks for accesses of two ranks to one byte that no barrier, lock or
+semaphore orders, one of them a write. Reads are those of views, writes are
+changed bytes. It prints each with region and elements, and exits with 1.
 
 The last two run on the nodes with these addresses. When a rank fails, the
 others end with an error that names it, within 10 s, and so does this command.

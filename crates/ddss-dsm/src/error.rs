@@ -159,6 +159,9 @@ pub enum SpaceError {
     /// The fabric refused an operation.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// The trace of this rank cannot be written.
+    #[error("cannot write the trace of this rank: make room for it, or run without --check")]
+    Trace(#[source] io::Error),
     /// The memory of the space cannot be made.
     #[error("cannot make the memory of the space")]
     Memory(#[source] io::Error),

@@ -6,13 +6,14 @@
 //!
 //! The engine is `ddss-dsm-core`, the members are those of `ddss-group`. This crate joins them: `transport` is the service
 //! thread of a rank, `space` a rank and what the engine answers, `view` typed regions, `checkpoint` their copies in DDSS, and `calls`
-//! what needs all of these. `report` publishes the counts of a rank, and `inspect` reads them.
+//! what needs all of these. `report` publishes the counts of a rank, and `inspect` reads them. `check` finds races.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 mod calls;
+mod check;
 mod checkpoint;
 mod error;
 mod inspect;
@@ -23,6 +24,7 @@ mod sys;
 mod transport;
 mod view;
 
+pub use check::{Race, Races};
 pub use ddss_dsm_core::{Failure, Homes, Ordering, Protocol, Rank, Stamps, Statistics};
 pub use error::SpaceError;
 pub use inspect::{HotPages, PageInfo, RankInfo, SpaceInfo};

@@ -41,6 +41,9 @@ pub(crate) struct DsmRunOptions {
     /// Times that all ranks are started again after one has failed: they go on from the last complete checkpoint
     #[arg(long, value_name = "TIMES", default_value_t = 0, conflicts_with = "ranks")]
     pub(crate) restart: u32,
+    /// Look for races when all ranks have ended: accesses of two ranks to one byte that nothing orders
+    #[arg(long, conflicts_with = "ranks")]
+    pub(crate) check: bool,
     /// Protocol of the pages
     #[arg(long, value_enum, default_value_t = ProtocolName::Newgendsm)]
     pub(crate) protocol: ProtocolName,

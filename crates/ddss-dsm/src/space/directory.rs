@@ -107,6 +107,11 @@ impl Record {
         self.offset.get()
     }
 
+    /// Returns the number of elements, and the bytes of each.
+    pub(crate) fn elements(&self) -> (u64, u64) {
+        (self.count.get(), self.element_bytes.get().into())
+    }
+
     /// Returns the begin of the next page behind the region.
     pub(crate) fn end(&self) -> u64 {
         let bytes = self.count.get().saturating_mul(self.element_bytes.get().into());

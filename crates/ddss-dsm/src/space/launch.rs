@@ -5,6 +5,7 @@ use crate::error::SpaceError;
 use ddss_dsm_core::{Ordering, Protocol, Stamps};
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 /// The space and the number of a rank that `ddss dsm run` started.
 ///
@@ -29,6 +30,7 @@ pub struct Launch {
     listen: IpAddr,
     protocol: Protocol,
     ordering: Ordering,
+    trace: Option<PathBuf>,
 }
 
 impl Launch {
@@ -60,12 +62,14 @@ impl Launch {
             Err(_) => Ipv4Addr::LOCALHOST.into(),
         };
         let (rank, ranks) = (number("DDSS_DSM_RANK")?, number("DDSS_DSM_RANKS")?);
-        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, listen, protocol, ordering })
+        let trace = value("DDSS_DSM_TRACE").ok().map(PathBuf::from);
+        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, listen, protocol, ordering, trace })
     }
 
     /// Returns options for a space of so many bytes.
     pub fn options(&self, bytes: u64) -> SpaceOptions {
-        let options = SpaceOptions::new(self.ranks, bytes).rank(self.rank).listen(self.listen);
+        let mut options = SpaceOptions::new(self.ranks, bytes).rank(self.rank).listen(self.listen);
+        options.trace.clone_from(&self.trace);
         options.protocol(self.protocol, self.ordering, Stamps::PerHome)
     }
 }

@@ -4,11 +4,12 @@ use super::directory::DIRECTORY_PAGES;
 use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
 use ddss_group::Endpoint;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of [`Space::join`](crate::Space::join). All ranks of a space need the same, except for their own number, address and
 /// deadline.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct SpaceOptions {
     pub(super) ranks: u16,
@@ -18,6 +19,8 @@ pub struct SpaceOptions {
     protocol: Protocol,
     ordering: Ordering,
     stamps: Stamps,
+    /// Folder for the trace of this rank.
+    pub(super) trace: Option<PathBuf>,
 }
 
 impl SpaceOptions {
@@ -34,6 +37,7 @@ impl SpaceOptions {
             protocol: Protocol::NewGenDsm,
             ordering: Ordering::Stamped,
             stamps: Stamps::PerHome,
+            trace: None,
         }
     }
 
@@ -59,6 +63,13 @@ impl SpaceOptions {
     /// Sets the protocol, the ordering, and the kind of stamps.
     pub fn protocol(mut self, protocol: Protocol, ordering: Ordering, stamps: Stamps) -> Self {
         (self.protocol, self.ordering, self.stamps) = (protocol, ordering, stamps);
+        self
+    }
+
+    /// Writes a trace of this rank's accesses into a folder, from which [`Races::find`](crate::Races::find) finds races. Reads are
+    /// those of views, writes are changed bytes. Default: none. All ranks write one, or none.
+    pub fn trace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.trace = Some(folder.into());
         self
     }
 

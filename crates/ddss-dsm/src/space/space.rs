@@ -2,6 +2,7 @@
 
 use super::directory::Record;
 use super::options::SpaceOptions;
+use crate::check::{ReadLog, Trace, TracedRegion};
 use crate::checkpoint::Checkpoints;
 use crate::error::SpaceError;
 use crate::report;
@@ -46,6 +47,14 @@ pub struct Space {
     directory: GroupState,
     /// Rank whose loss has ended the space.
     lost: OnceLock<Rank>,
+    tracing: Option<Tracing>,
+}
+
+/// Trace of a rank, and its reads that are not in it yet.
+#[derive(Debug)]
+struct Tracing {
+    trace: Arc<Trace>,
+    reads: ReadLog,
 }
 
 impl Space {
@@ -68,6 +77,8 @@ impl Space {
         let wake = Arc::new(Wake::new().map_err(SpaceError::System)?);
         let (commands, receiver) = channel();
         let engine = options.config(rank, message_bytes);
+        let trace = options.trace.as_deref().map(|folder| Trace::create(folder, rank.index() as u16));
+        let trace = trace.transpose().map_err(SpaceError::Trace)?.map(Arc::new);
         let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
         let frames = memory.frames();
         let homes = memory.home_frames().map_err(SpaceError::Memory)?;
@@ -84,14 +95,16 @@ impl Space {
             commands: receiver,
             wake: wake.clone(),
             checkpoint,
+            trace: trace.clone(),
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread =
             ProgressThread::start("ddss-dsm", None, IdleConfig::for_cores(cores), move || Service::new(config))?;
         let bytes = options.bytes.next_multiple_of(SpaceOptions::PAGE_BYTES.into());
         let (ranks, timeout) = (options.ranks, options.endpoint.timeout);
-        let lost = OnceLock::new();
-        let space = Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints, directory, lost };
+        let (lost, tracing) = (OnceLock::new(), trace.map(|trace| Tracing { trace, reads: ReadLog::default() }));
+        let space =
+            Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints, directory, lost, tracing };
         match space.call(Call::Ready) {
             Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks, waited }),
             Ok(Reply::Value(checkpoint)) => Ok((space, checkpoint)),
@@ -178,12 +191,27 @@ impl Space {
     /// Ends this rank, which has waited for the others.
     pub(crate) fn end(self) -> Result<(), SpaceError> {
         self.call(Call::Leave)?;
-        Ok(self.thread.stop()?)
+        self.thread.stop()?;
+        self.tracing.map_or(Ok(()), |tracing| tracing.trace.end()).map_err(SpaceError::Trace)
     }
 
     /// Returns the frames, which this space has for itself: they tell it from others of this process.
     pub(crate) fn frames(&self) -> &Frames {
         &self.frames
+    }
+
+    /// Notes that the application reads a range, if races are looked for.
+    pub(crate) fn note_read(&self, bytes: &Range<u64>) {
+        if let Some(tracing) = &self.tracing {
+            tracing.reads.add(bytes.clone());
+        }
+    }
+
+    /// Notes a region that this rank has opened, if races are looked for.
+    pub(crate) fn note_region(&self, record: &Record) -> Result<(), SpaceError> {
+        let Some(tracing) = &self.tracing else { return Ok(()) };
+        let (offset, name, (elements, bytes)) = (record.offset(), record.name(), record.elements());
+        tracing.trace.write_region(&TracedRegion { offset, elements, bytes, name }).map_err(SpaceError::Trace)
     }
 
     /// Opens the pages of a range.
@@ -249,6 +277,13 @@ impl Space {
     }
 
     fn call_within(&self, call: Call, timeout: Duration) -> Result<Reply, SpaceError> {
+        let synchronises = !matches!(call, Call::Engine(Request::Touch { .. }) | Call::Statistics);
+        if let Some(reads) = self.tracing.as_ref().filter(|_| synchronises).map(|tracing| tracing.reads.take())
+            && !reads.is_empty()
+        {
+            // Before the call that ends their interval.
+            self.send(Call::Reads(reads))?;
+        }
         match self.send(call)?.recv_timeout(timeout) {
             Ok(Err(Failure::Lost(rank))) => Err(Failure::Lost(*self.lost.get_or_init(|| self.first_lost(rank))).into()),
             Ok(result) => Ok(result?),

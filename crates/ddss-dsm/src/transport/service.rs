@@ -4,6 +4,7 @@ use super::areas::{Layout, SHARED};
 use super::handover::{self, PeerWindows};
 use super::post_queue::{Post, PostQueue, StagingSlots};
 use super::rank_memory::RankMemory;
+use crate::check::Trace;
 use crate::error::SpaceError;
 use crate::report::Reporter;
 use ddss_dsm_core::limits::INDEX_END;
@@ -14,6 +15,7 @@ use ddss_group::{Context, Driver, Group, Happened, Member, Membership, Mesh, Wak
 use ddss_runtime::ProgressTask;
 use ddss_verbs::{Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -41,6 +43,8 @@ pub(crate) enum Call {
     AssignHomes { pages: PageRange, homes: Homes },
     /// Reads the counters of this rank.
     Statistics,
+    /// Notes what the application has read since its last call that synchronises.
+    Reads(Vec<Range<u64>>),
     /// Completes when all ranks are connected, with the number of the checkpoint that rank 0 has found.
     Ready,
     /// Waits until all ranks leave.
@@ -83,6 +87,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) wake: Arc<Wake>,
     /// Number of the checkpoint that this rank has found.
     pub(crate) checkpoint: u64,
+    /// Trace of this rank, if races are looked for.
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 /// Connection to another rank.
@@ -121,6 +127,7 @@ pub(crate) struct Service {
     is_leaving: bool,
     happened: Vec<Happened>,
     reporter: Reporter,
+    trace: Option<Arc<Trace>>,
     out: Output,
 }
 
@@ -129,12 +136,15 @@ impl Service {
     const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
-        let ServiceConfig { checkpoint, commands, wake, .. } = config;
+        let ServiceConfig { checkpoint, commands, wake, trace, .. } = config;
         let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, .. } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
         let reporter = Reporter::new(membership.group_state(), membership.ours().member.0);
         let group = Group::new(membership, fabric.as_mut(), context, lease).map_err(SpaceError::System)?;
-        let engine = Engine::new(config)?;
+        let mut engine = Engine::new(config)?;
+        if trace.is_some() {
+            engine.record_accesses();
+        }
         Ok(Self {
             engine,
             memory,
@@ -155,6 +165,7 @@ impl Service {
             is_leaving: false,
             happened: Vec::new(),
             reporter,
+            trace,
             out: Output::default(),
             config,
         })
@@ -196,6 +207,16 @@ impl Service {
         }
         out.clear();
         self.out = out;
+        self.write_trace();
+    }
+
+    /// Writes the intervals that were closed into the trace. A trace that cannot be written ends the space: it would hide races.
+    fn write_trace(&mut self) {
+        let Some(trace) = &self.trace else { return };
+        if !self.engine.take_accesses().iter().all(|accesses| trace.write_accesses(accesses).is_ok()) {
+            self.trace = None;
+            self.lose(self.driver.ours());
+        }
     }
 
     /// Answers a call. The application may end after a failed one: the peers learn the reason for the end of the space before, or
@@ -255,6 +276,7 @@ impl Service {
                 let _ = reply.send(Ok(Reply::Value(lost.run.into())));
             }
             Call::GiveUp => {}
+            Call::Reads(reads) => self.engine.add_reads(reads),
             Call::AwaitLeave => {
                 self.is_leaving = true;
                 self.call(Request::Barrier(LEAVE_BARRIER), reply);

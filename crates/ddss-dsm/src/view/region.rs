@@ -88,6 +88,7 @@ impl Space {
         if record.end() > room || !record.offset().is_multiple_of(4096) {
             return Err(SpaceError::OutOfRange { offset: record.offset(), end: record.end().into(), bytes: room });
         }
+        self.note_region(&record)?;
         if homes != Homes::FirstTouch {
             self.assign_homes(record.offset()..record.end(), record.homes().unwrap_or(homes))?;
         }
@@ -123,6 +124,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
         let bytes = self.bytes(space, range)?;
         let borrow = space.frames().borrow(bytes.clone(), false)?;
         space.open(&bytes, Access::Read)?;
+        space.note_read(&bytes);
         borrow.read().map_err(|refused| space.explain(refused))
     }
 

@@ -152,7 +152,7 @@ fn joining_a_space_of_another_kind_or_alone_says_what_to_do() {
     let options = SpaceOptions::new(2, BYTES).timeout(Duration::from_millis(300));
     let refused = |options| Space::join(&client, "solver", options).unwrap_err().to_string();
     assert_eq!(
-        refused(options),
+        refused(options.clone()),
         "not all of the 2 ranks have come within 300ms: start the others, raise the timeout, or let ranks on several nodes listen on addresses of theirs"
     );
     assert_eq!(

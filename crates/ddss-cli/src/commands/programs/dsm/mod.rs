@@ -1,5 +1,6 @@
 //! The commands `dsm run`, `ls`, `top` and `rm`: ranks of page-based shared memory, and their spaces.
 
+mod check;
 mod command;
 mod run;
 mod spaces;

@@ -1,5 +1,6 @@
 //! The command `dsm run`: the ranks of a space.
 
+use super::check::Traces;
 use super::spaces::{has_checkpoint, release_checkpoints, release_name};
 use crate::arguments::dsm::{DsmRankOptions, DsmRunOptions};
 use crate::commands::programs::started::{Started, ending};
@@ -45,7 +46,9 @@ pub(super) fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
     let mut restarts = 0;
     let ended = loop {
-        let ended = start_and_watch(options, &space, first..=last, &mut signals);
+        let traces = options.check.then(|| Traces::create(restarts)).transpose()?;
+        let ended = start_and_watch(options, &space, first..=last, &mut signals, traces.as_ref());
+        let checked = traces.map_or(Ok(()), |traces| traces.report());
         if options.ranks.is_none() {
             release_name(&client, &space);
         }
@@ -54,7 +57,8 @@ pub(super) fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
                 restarts += 1;
                 eprintln!("ddss: {why}: restart {restarts} of {}", options.restart);
             }
-            ended => break ended,
+            // What ended the ranks comes first, and a race may be the reason.
+            ended => break ended.and(checked),
         }
     };
     // Nobody knows the name of a space that has none of its own, and so nobody could go on from its checkpoint.
@@ -74,21 +78,25 @@ fn start_and_watch(
     space: &str,
     numbers: RangeInclusive<u16>,
     signals: &mut Signals,
+    traces: Option<&Traces>,
 ) -> Result<(), CommandError> {
     let mut ranks = Vec::new();
     for rank in numbers {
-        ranks.push(start(options, space, rank)?);
+        ranks.push(start(options, space, rank, traces)?);
     }
     watch(&mut ranks, signals)
 }
 
-fn start(options: &DsmRunOptions, space: &str, rank: u16) -> Result<Started, CommandError> {
+fn start(options: &DsmRunOptions, space: &str, rank: u16, traces: Option<&Traces>) -> Result<Started, CommandError> {
     let name = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned()).unwrap_or_default();
     Started::start(rank, &options.program, |command| {
         command.env("DDSS_DSM_SPACE", space);
         command.env("DDSS_DSM_RANK", rank.to_string()).env("DDSS_DSM_RANKS", options.count.to_string());
         command.env("DDSS_DSM_PROTOCOL", name(options.protocol.to_possible_value()));
         command.env("DDSS_DSM_ORDERING", name(options.ordering.to_possible_value()));
+        if let Some(traces) = traces {
+            command.env("DDSS_DSM_TRACE", traces.folder());
+        }
         if let Some(address) = options.listen {
             command.env("DDSS_DSM_LISTEN", address.to_string());
         }
