@@ -364,6 +364,15 @@ Examples:
 
 Each member publishes its counts twice a second.";
 
+pub(crate) const RIVER_TOP: &str = "\
+Examples:
+  ddss river top
+  watch ddss river top tokens   the edges of a flow
+
+Each member publishes its counts twice a second. BUSY is the number of messages
+in work on average, BLOCKED that of calls that wait for room, IDLE that of calls
+that wait for a message.";
+
 pub(crate) const RIVER_PUT: &str = "\
 Examples:
   ddss river put lines < file          a message a line

@@ -177,6 +177,7 @@ fn messages(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
             assert!(Instant::now() < end, "the queue is never listed");
         }
         assert_eq!(of(&["river", "show", "q"])[0]["queue"], "q");
+        assert_eq!(of(&["river", "top"])[0][0]["queue"], "q");
         assert_eq!(of(&["river", "take", "q", "--count", "1"])[0]["message"], "one");
         assert_eq!(of(&["river", "take", "q", "--", "true"])[0]["exit_code"], 0);
         put.join().unwrap();
@@ -226,6 +227,7 @@ fn flows(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
             assert!(Instant::now() < end, "the flow is never listed");
         }
         assert_eq!(of(&["river", "show", "f"])[0]["edges"][0]["kind"], "by key");
+        of(&["river", "top"]);
         // Its member may have left by now.
         let mut is_removed = of(&["river", "cancel", "f"])[0]["removed"] == true;
         waiting.join().unwrap();

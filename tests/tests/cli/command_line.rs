@@ -46,6 +46,7 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["dsm", "rm"] => &["no-such-space"],
         ["dsm", "ls"] => &[],
         ["dsm", "top"] => &["no-such-space"],
+        ["river", "top"] => &["no-such-queue"],
         ["river", "ls"] => &[],
         ["river", "run"] => &["f", "no-such-program"],
         ["river", "show" | "dot" | "cancel"] => &["q"],

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ddss::{Client, ConnectOptions};
 use ddss_river::flow::{Each, Edge, Flow};
+use ddss_river::{Queue, QueueOptions};
 use ddss_testkit::{CommandOutput, Daemon, Process, binary, run_ddss};
 use serde_json::Value;
 
@@ -182,6 +184,43 @@ fn lines_go_through_a_queue_to_programs_of_different_speed() {
     assert!(unknown.code == 1 && unknown.err.contains("there is no queue or flow none"), "{unknown:?}");
 }
 
+// If this failed, a user would look for the slow process in vain.
+#[test]
+fn top_shows_which_members_work_wait_for_room_and_wait_for_messages() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let open = |name: &str| Queue::open(&client, name, QueueOptions::new().send_slots(2).timeout(PATIENCE)).unwrap();
+    let (full, worker, empty) = (open("full"), open("full"), open("empty"));
+    let (producer, mut consumer, mut waiting) =
+        (full.producer().unwrap(), worker.consumer().unwrap(), empty.consumer().unwrap());
+    (0..2).for_each(|_| producer.put(b"message").unwrap());
+    let message = consumer.take().unwrap().unwrap();
+    std::thread::scope(|scope| {
+        // A process that holds a message, one that waits for room, and one that waits for a message.
+        let put = scope.spawn(|| producer.put(b"more"));
+        let take = scope.spawn(|| waiting.take());
+        let top = || serde_json::from_str::<Vec<Value>>(&done(&daemon, &["river", "top", "--json"])).unwrap();
+        until("all of the time is where it is spent", || {
+            let found = top();
+            let most = |queue: &str, number: u64, what: &str| {
+                let members = found.iter().filter(|found| found["queue"] == queue);
+                let mut members = members.flat_map(|queue| queue["members"].as_array().unwrap());
+                let member = members.find(|member| member["member"] == number);
+                member.is_some_and(|member| member[what].as_f64() > Some(0.9))
+            };
+            most("full", 0, "blocked") && most("full", 1, "busy") && most("empty", 0, "idle")
+        });
+        let shown = done(&daemon, &["river", "top", "full"]);
+        assert!(shown.contains("100 %") && !shown.contains("empty"), "{shown}");
+        message.acknowledge();
+        put.join().unwrap().unwrap();
+        empty.close().unwrap();
+        assert!(take.join().unwrap().unwrap().is_none());
+    });
+    let unknown = said(&daemon, &["river", "top", "none"]);
+    assert!(unknown.code == 1 && unknown.err.contains("no process has opened the queue or flow none"), "{unknown:?}");
+}
+
 // If this failed, a message whose program fails would be taken for processed, or be tried for ever.
 #[test]
 fn message_whose_program_fails_three_times_is_reported_by_its_producer() {
@@ -262,7 +301,7 @@ fn names_of_the_file_servers_are_refused_and_a_foreign_table_ends_no_list() {
         let refused = said(&daemon, words);
         assert!(refused.code == 1 && refused.err.contains("river/files and what is below it belong"), "{refused:?}");
     }
-    let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
     let table = client.table::<[u8]>("river/files/foreign").allocate(ddss::Spec::new(4).row_len(64)).unwrap();
     table.row(0).put(b"something else").unwrap();
     let files = said(&daemon, &["river", "files"]);
@@ -274,7 +313,7 @@ fn is_flow_member() -> bool {
     if std::env::var_os("DDSS_RIVER_FLOW").is_none() {
         return false;
     }
-    let client = ddss::Client::connect().unwrap();
+    let client = Client::connect().unwrap();
     let mut flow = Flow::join(&client, "ignored").unwrap();
     let list = flow.list("pages").unwrap();
     let check = flow.place("check", Each::Member, |_, input, output| {

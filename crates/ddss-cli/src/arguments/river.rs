@@ -18,6 +18,9 @@ pub(crate) enum RiverCommand {
     /// Show the members of a queue or a flow
     #[command(after_help = examples::RIVER_SHOW)]
     Show(RiverNameOptions),
+    /// Show rates, fill, and time busy, blocked and idle of members
+    #[command(after_help = examples::RIVER_TOP)]
+    Top(RiverTopOptions),
     /// Print the graph of a flow for Graphviz
     #[command(after_help = examples::RIVER_DOT)]
     Dot(RiverNameOptions),
@@ -96,6 +99,14 @@ pub(crate) struct RiverNameOptions {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: DaemonOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RiverTopOptions {
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
+    /// Queue or flow [default: all that processes have opened]
+    pub(crate) name: Option<String>,
 }
 
 /// Settings of a process that joins a queue.

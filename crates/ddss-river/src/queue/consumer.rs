@@ -43,7 +43,10 @@ impl Consumer {
                 // A fenced consumer has a failure.
                 _ => None,
             });
-            let Some((taken, bytes)) = taken.await? else {
+            let idle = self.session.shared.counters.idle.stay();
+            let taken = taken.await;
+            drop(idle);
+            let Some((taken, bytes)) = taken? else {
                 self.session.check_place()?;
                 return Ok(None);
             };

@@ -71,6 +71,14 @@ pub struct QueueMember {
     pub put_rate: f64,
     /// Messages that it takes a second.
     pub take_rate: f64,
+    /// Messages that it keeps at most.
+    pub send_slots: u32,
+    /// Messages in work, on average.
+    pub busy: f64,
+    /// Calls that wait for room, on average.
+    pub blocked: f64,
+    /// Calls that wait for a message, on average.
+    pub idle: f64,
 }
 
 /// Reads what the directory of a queue says. `None` if there is none of this name.
@@ -96,6 +104,10 @@ pub(super) fn inspect_queue(client: &Client, table: &str) -> Result<Option<Queue
             taken: load.taken,
             put_rate: f64::from(load.put_rate_milli) / 1e3,
             take_rate: f64::from(load.take_rate_milli) / 1e3,
+            send_slots: load.send_slots,
+            busy: f64::from(load.busy_milli) / 1e3,
+            blocked: f64::from(load.blocked_milli) / 1e3,
+            idle: f64::from(load.idle_milli) / 1e3,
         }
     });
     let message_bytes_max = options.config.message_bytes_max;

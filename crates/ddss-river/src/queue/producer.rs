@@ -81,7 +81,10 @@ impl Producer {
                 ends.reserve().map(|slot| Some((slot, ends.send_slots().clone())))
             }
         });
-        let Some((slot, slots)) = reserved.await? else { return Err(self.session.closed()) };
+        let blocked = shared.counters.blocked.stay();
+        let reserved = reserved.await;
+        drop(blocked);
+        let Some((slot, slots)) = reserved? else { return Err(self.session.closed()) };
         // Outside of the lock: nothing else uses a reserved slot.
         slots.write(slot, bytes);
         if !shared.call(|ends| ends.put(slot, length, checksum)) {

@@ -8,7 +8,7 @@ use super::producer::Producer;
 use super::session::Session;
 use crate::error::{QueueError, check_name};
 use crate::link::{CLOSED, FAILED, Service, ServiceConfig};
-use crate::state::{Ends, EndsError, Failure, Shared};
+use crate::state::{Counters, Ends, EndsError, Failure, Shared};
 use ddss::{Client, ErrorKind};
 use ddss_group::{Context, JoinError, Membership, Wake};
 use ddss_runtime::{IdleConfig, ProgressThread};
@@ -67,7 +67,7 @@ impl Queue {
         let random = RandomState::new().hash_one(membership.ours().run);
         let ends = Ends::new(options.config, membership.ours().member, options.members, random)?;
         let wake = Arc::new(Wake::new()?);
-        let shared = Arc::new(Shared::new(ends, wake.clone()));
+        let shared = Arc::new(Shared::new(ends, wake.clone(), Counters::new(options.config.send_slots)));
         let state = membership.group_state();
         let config = ServiceConfig {
             shared: shared.clone(),

@@ -1,11 +1,12 @@
 //! Counts of a member, which it publishes in its row of the directory.
 
+use super::occupancy::Occupancy;
 use ddss_group::{NOTE_BYTES, Note};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// First bytes of the note, with the release of their format.
-const FORMAT: [u8; 4] = *b"QLD1";
+const FORMAT: [u8; 4] = *b"QLD2";
 
 /// Counts since this process joined.
 #[derive(Default, Debug)]
@@ -15,9 +16,20 @@ pub(crate) struct Counters {
     taken: AtomicU64,
     /// Messages that were taken and are acknowledged or given back.
     finished: AtomicU64,
+    /// Calls that wait for room.
+    pub(crate) blocked: Occupancy,
+    /// Calls that wait for a message.
+    pub(crate) idle: Occupancy,
+    /// Messages in work.
+    busy: Occupancy,
+    send_slots: u32,
 }
 
 impl Counters {
+    pub(crate) fn new(send_slots: u16) -> Self {
+        Self { send_slots: send_slots.into(), ..Self::default() }
+    }
+
     pub(crate) fn count_put(&self, bytes: usize) {
         self.put.fetch_add(1, Ordering::Relaxed);
         self.put_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -25,10 +37,12 @@ impl Counters {
 
     pub(crate) fn count_taken(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
+        self.busy.begin();
     }
 
     pub(crate) fn count_finished(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);
+        self.busy.end();
     }
 
     /// Returns the load now. `before` is that of a time ago, for the rates.
@@ -41,6 +55,10 @@ impl Counters {
         };
         MemberLoad {
             held: held as u32,
+            send_slots: self.send_slots,
+            busy_milli: self.busy.take_milli(time),
+            blocked_milli: self.blocked.take_milli(time),
+            idle_milli: self.idle.take_milli(time),
             put_rate_milli: rate(put, before.put),
             take_rate_milli: rate(taken, before.taken),
             put,
@@ -63,6 +81,11 @@ pub(crate) struct MemberLoad {
     pub(crate) put_bytes: u64,
     pub(crate) taken: u64,
     pub(crate) finished: u64,
+    /// Messages in work, and calls that wait for room and for a message, on average since the load before, in thousandths.
+    pub(crate) busy_milli: u32,
+    pub(crate) blocked_milli: u32,
+    pub(crate) idle_milli: u32,
+    pub(crate) send_slots: u32,
 }
 
 impl MemberLoad {
@@ -72,6 +95,8 @@ impl MemberLoad {
         let words = [self.held, self.put_rate_milli, self.take_rate_milli];
         note[4..16].chunks_exact_mut(4).zip(words).for_each(|(part, word)| part.copy_from_slice(&word.to_le_bytes()));
         let longs = [self.put, self.put_bytes, self.taken, self.finished];
+        let more = [self.busy_milli, self.blocked_milli, self.idle_milli, self.send_slots];
+        note[48..64].chunks_exact_mut(4).zip(more).for_each(|(part, word)| part.copy_from_slice(&word.to_le_bytes()));
         note[16..48].chunks_exact_mut(8).zip(longs).for_each(|(part, long)| part.copy_from_slice(&long.to_le_bytes()));
         note
     }
@@ -91,6 +116,10 @@ impl MemberLoad {
             put_bytes: long(24),
             taken: long(32),
             finished: long(40),
+            busy_milli: word(48),
+            blocked_milli: word(52),
+            idle_milli: word(56),
+            send_slots: word(60),
         }
     }
 }
@@ -105,6 +134,7 @@ mod tests {
         let counters = Counters::default();
         (0..30).for_each(|_| counters.count_put(10));
         (0..5).for_each(|_| counters.count_taken());
+        (0..3).for_each(|_| counters.count_finished());
         let before = MemberLoad { put: 10, taken: 4, ..MemberLoad::default() };
         let load = counters.load(3, &before, Duration::from_secs(2));
         assert_eq!((load.put_rate_milli, load.take_rate_milli, load.put_bytes), (10_000, 500, 300));

@@ -1,16 +1,17 @@
 //! Everything that the callers and the service thread of a queue share, behind one lock.
 //!
 //! `slots` is memory with slots for messages, `place` is what is known of a member, `waiters` are calls that wait, `ends` joins
-//! them with the two engines, `counters` counts for those who watch, and `shared` has the lock.
+//! them with the two engines, `occupancy` and `counters` count for those who watch, and `shared` has the lock.
 
 mod counters;
 mod ends;
+mod occupancy;
 mod place;
 mod shared;
 mod slots;
 mod waiters;
 
-pub(crate) use counters::MemberLoad;
+pub(crate) use counters::{Counters, MemberLoad};
 pub(crate) use ends::{Ends, EndsError, Failure};
 pub(crate) use place::Post;
 pub(crate) use shared::Shared;

@@ -16,8 +16,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(ends: Ends, wake: Arc<Wake>) -> Self {
-        Self { ends: Mutex::new(ends), wake, counters: Counters::default() }
+    pub(crate) fn new(ends: Ends, wake: Arc<Wake>, counters: Counters) -> Self {
+        Self { ends: Mutex::new(ends), wake, counters }
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {

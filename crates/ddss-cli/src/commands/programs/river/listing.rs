@@ -6,7 +6,7 @@ use crate::arguments::values::DaemonOptions;
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::output::table::{Table, format_bytes};
-use ddss::SegmentInfo;
+use ddss::{Client, SegmentInfo};
 use ddss_river::flow::FlowInfo;
 use ddss_river::{Queue, QueueInfo, QueueMember, UnitQueue};
 use serde_json::{Value, json};
@@ -128,14 +128,26 @@ pub(super) fn show(named: &RiverNameOptions, json: bool) -> Result<(), CommandEr
     Ok(())
 }
 
+/// Returns the queues in the directory, with their names.
+pub(super) fn queues(client: &Client) -> Result<Vec<(String, QueueInfo)>, CommandError> {
+    let mut found = Vec::new();
+    for segment in client.list(PREFIX) {
+        let segment = segment?;
+        let name = segment.name.strip_prefix(PREFIX).unwrap_or_default();
+        // What another release, or a user, has put there is left out.
+        found.extend(Queue::inspect(client, name).ok().flatten().map(|queue| (name.to_owned(), queue)));
+    }
+    Ok(found)
+}
+
 /// Returns the consumer with the lowest rate, if there are several.
-fn slowest(members: &[QueueMember]) -> Option<u16> {
+pub(super) fn slowest(members: &[QueueMember]) -> Option<u16> {
     let consumers = || members.iter().filter(|member| member.taken > 0);
     let slowest = consumers().min_by(|a, b| a.take_rate.total_cmp(&b.take_rate))?;
     (consumers().any(|other| other.take_rate > slowest.take_rate)).then_some(slowest.number)
 }
 
-fn member_as_json(member: &QueueMember) -> Value {
+pub(super) fn member_as_json(member: &QueueMember) -> Value {
     json!({
         "member": member.number,
         "process": member.process,

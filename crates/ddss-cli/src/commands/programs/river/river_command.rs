@@ -1,7 +1,7 @@
 //! The choice of a command of `river`.
 
 use super::run::run_flow;
-use super::{files, flows, listing, messages, units};
+use super::{files, flows, listing, messages, top, units};
 use crate::arguments::river::RiverCommand;
 use crate::error::CommandError;
 
@@ -13,6 +13,7 @@ pub(crate) fn run(command: &RiverCommand, json: bool) -> Result<(), CommandError
         RiverCommand::Dot(named) => flows::dot(named),
         RiverCommand::Cancel(named) => flows::cancel(named, json),
         RiverCommand::Show(named) => listing::show(named, json),
+        RiverCommand::Top(options) => top::show(options, json),
         RiverCommand::Put(options) => messages::put(options, json),
         RiverCommand::Take(options) => messages::take(options, json),
         RiverCommand::Serve(_) if json => Err(CommandError::NoJsonOutput),
