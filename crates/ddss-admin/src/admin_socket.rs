@@ -3,6 +3,7 @@
 //! One line of JSON in, one line out; a node that leaves reports its progress first. The socket lies beside the clients'
 //! socket; only the daemon's user and root may use it.
 
+use crate::release::NodeRelease;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -57,6 +58,9 @@ pub enum AdminResponse {
         /// Microseconds by which the clock of this node is ahead of the leader's, when it last asked.
         #[serde(default)]
         clock_ahead_us: i64,
+        /// Newest protocol that every node of the cluster speaks; `None` while a node does not answer.
+        #[serde(default)]
+        level: Option<u8>,
     },
     /// The node is no longer a member.
     Left {
@@ -105,6 +109,9 @@ pub struct NodeReport {
     pub alive: bool,
     /// Number of times that the cluster has found the node alive anew.
     pub epoch: u64,
+    /// Release of the node, if it answers; a daemon of protocol 16 does not report it.
+    #[serde(default)]
+    pub release: Option<NodeRelease>,
 }
 
 impl AdminRequest {

@@ -23,6 +23,7 @@ mod error_chain;
 mod exit_code;
 mod key;
 mod recovery;
+mod release;
 mod settings;
 pub mod storage;
 
@@ -32,6 +33,7 @@ pub use error_chain::format_error_chain;
 pub use exit_code::ExitReason;
 pub use key::{ClusterKey, KeyError};
 pub use recovery::{RecoveredName, RecoveryMode, RecoveryReport, SurvivorReport};
+pub use release::{NodeRelease, ProtocolRange, Release};
 pub use settings::arguments::Arguments;
 pub use settings::byte_size::ByteSize;
 pub use settings::choices::{CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles};

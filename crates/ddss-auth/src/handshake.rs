@@ -19,6 +19,9 @@
 //!
 //! The responder cannot know yet if the first message is a replay: the first sealed message that opens proves that it
 //! is fresh.
+//!
+//! A responder that refuses may answer with a message of the same size without a share ([`refusal`]): the initiator finds
+//! another release, or a wrong key.
 
 use crate::channel::Channel;
 use crate::cipher::Primitives;
@@ -157,6 +160,25 @@ pub struct Answer {
     pub channel: Channel,
 }
 
+/// Makes the answer of a responder that refuses the first message. The text is in the clear, zero-padded, and cut to its place.
+pub fn refusal(release: u8, text: &[u8]) -> [u8; HELLO_BYTES] {
+    let mut out = [0; HELLO_BYTES];
+    (out[0], out[1]) = (MARK, release);
+    let length = text.len().min(HELLO_BYTES - CLEAR_BYTES);
+    out[CLEAR_BYTES..][..length].copy_from_slice(&text[..length]);
+    out
+}
+
+/// Returns the text of a [`refusal`]. Anybody may have sent it: without controls, and for the log only.
+pub fn refusal_text(answer: &[u8]) -> String {
+    let text = answer
+        .get(CLEAR_BYTES..)
+        .unwrap_or_default()
+        .iter()
+        .take_while(|&&byte| byte == b' ' || byte.is_ascii_graphic());
+    text.map(|&byte| char::from(byte)).collect()
+}
+
 /// Answers a handshake on the accepting side.
 pub fn respond(key: &Key, context: &Context, ours: &Identity, hello: &[u8]) -> Result<Answer, HandshakeError> {
     check_clear_part(context.release, hello)?;
@@ -225,6 +247,15 @@ mod tests {
             let mut altered = first;
             altered[index] ^= 0x40;
             assert_eq!(refused(&KEY, &data, &altered), HandshakeError::WrongKey, "byte {index}");
+        }
+        // A refusal names another release, or is that of another key; neither opens a channel.
+        for (release, error) in
+            [(13, HandshakeError::OtherRelease { ours: 12, theirs: 13 }), (12, HandshakeError::WrongKey)]
+        {
+            let (initiator, _) = Initiator::begin(&KEY, &data, &ONE).unwrap();
+            let refusal = refusal(release, b"0.2.0+abcd");
+            assert_eq!(refusal_text(&refusal), "0.2.0+abcd");
+            assert_eq!(initiator.finish(&refusal).unwrap_err(), error);
         }
         // The connecting side detects a responder without the key.
         let (_, forged) = Initiator::begin(&OTHER, &data, &TWO).unwrap();

@@ -22,6 +22,7 @@ use crate::node_process::DemoNodeOptions;
 use crate::output::value_format::ValueFormat;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, Placement, Storage};
+use ddss_admin::Release;
 use ddss_core::status::Kind as CallKind;
 use std::path::PathBuf;
 
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 #[command(
     name = "ddss",
     version,
+    long_version = Release::long(),
     after_help = "\
 Examples:
   ddss demo                          run two nodes, measure them, kill some

@@ -3,6 +3,7 @@
 use crate::arguments::{Arguments, Program};
 use crate::error::{CommandError, WRITE_STDOUT};
 use clap::CommandFactory;
+use ddss_admin::Release;
 use std::io::Write;
 use std::path::Path;
 
@@ -16,7 +17,8 @@ fn command(program: Program) -> clap::Command {
 /// Returns `ddss` without its hidden commands, which only the program itself starts.
 fn visible_commands(whole: &clap::Command) -> clap::Command {
     clap::Command::new("ddss")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(Release::VERSION)
+        .long_version(Release::long())
         .about(whole.get_about().cloned().unwrap_or_default())
         .after_help(whole.get_after_help().cloned().unwrap_or_default())
         .args(whole.get_arguments().cloned())

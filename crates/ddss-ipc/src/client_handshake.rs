@@ -99,7 +99,11 @@ pub(crate) enum HandshakeReply {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum BadFrame {
     /// A DDSS frame of another version.
-    Version(u32),
+    Version {
+        version: u32,
+        /// Text of a refusal, or empty.
+        text: String,
+    },
     /// The bytes are not a DDSS frame.
     Malformed(&'static str),
 }
@@ -116,6 +120,15 @@ fn u64_at(frame: &[u8], offset: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
+/// Returns the text of a refusal, which is at one place in every version. It may be of any process: without controls.
+fn refusal_text(frame: &[u8]) -> Option<String> {
+    if frame.len() != ANSWER_BYTES || u32_at(frame, 12) != KIND_REFUSAL {
+        return None;
+    }
+    let text = frame[REFUSAL_TEXT_OFFSET..].get(..u32_at(frame, 20) as usize)?;
+    Some(String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).collect())
+}
+
 fn check_header(frame: &[u8], bytes: usize) -> Result<(), BadFrame> {
     if frame.len() < 16 {
         return Err(BadFrame::Malformed("the frame is too short"));
@@ -125,7 +138,7 @@ fn check_header(frame: &[u8], bytes: usize) -> Result<(), BadFrame> {
     }
     let version = u32_at(frame, 8);
     if version != LAYOUT_VERSION {
-        return Err(BadFrame::Version(version));
+        return Err(BadFrame::Version { version, text: refusal_text(frame).unwrap_or_default() });
     }
     if frame.len() != bytes {
         return Err(BadFrame::Malformed("the frame has the wrong length"));
@@ -225,11 +238,8 @@ impl HandshakeReply {
                 }))
             }
             KIND_REFUSAL => {
-                let bytes = u32_at(frame, 20) as usize;
-                let text = frame[REFUSAL_TEXT_OFFSET..]
-                    .get(..bytes)
-                    .ok_or(BadFrame::Malformed("the refusal is longer than its frame"))?;
-                Ok(Self::Refusal { code: u32_at(frame, 16), text: String::from_utf8_lossy(text).into_owned() })
+                let text = refusal_text(frame).ok_or(BadFrame::Malformed("the refusal is longer than its frame"))?;
+                Ok(Self::Refusal { code: u32_at(frame, 16), text })
             }
             KIND_AREA => Ok(Self::Area),
             _ => Err(BadFrame::Malformed("unknown kind of reply")),
@@ -271,9 +281,17 @@ mod tests {
             let mut frame = vec![0; bytes];
             frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
             frame[8..12].copy_from_slice(&77_u32.to_ne_bytes());
-            assert_eq!(HandshakeRequest::decode(&frame), Err(BadFrame::Version(77)));
-            assert_eq!(HandshakeReply::decode(&frame), Err(BadFrame::Version(77)));
+            let other = BadFrame::Version { version: 77, text: String::new() };
+            assert_eq!(HandshakeRequest::decode(&frame), Err(other.clone()));
+            assert_eq!(HandshakeReply::decode(&frame), Err(other));
         }
+        // A refusal says why in every version; a text beyond its frame is none.
+        let mut frame = HandshakeReply::Refusal { code: 1, text: "of 0.2.0\n".to_owned() }.encode();
+        frame[8..12].copy_from_slice(&77_u32.to_ne_bytes());
+        let other = |text: &str| Err(BadFrame::Version { version: 77, text: text.to_owned() });
+        assert_eq!(HandshakeReply::decode(&frame), other("of 0.2.0"));
+        frame[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(HandshakeReply::decode(&frame), other(""));
     }
 
     #[test]

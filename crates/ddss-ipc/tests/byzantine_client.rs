@@ -19,7 +19,7 @@ fn version_mismatch_names_both_versions() {
     let socket = connect(&echo.path);
     send(&socket, &hello(77, 3, 1, 4096));
     let text = refusal(&receive(&socket).0);
-    assert!(text.contains("version 77") && text.contains(&format!("version {LAYOUT_VERSION}")), "{text}");
+    assert!(text.contains("the client version 77") && text.contains(&format!("version {LAYOUT_VERSION}")), "{text}");
 }
 
 #[test]

@@ -239,12 +239,15 @@ mod tests {
         let door = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         net::bind(&door, &SocketAddrUnix::new(folder.join(SOCKET_NAME)).unwrap()).unwrap();
         net::listen(&door, 1).unwrap();
-        // The parts that no release changes: the magic word, and the version behind it.
+        // The parts that no release changes: the magic word, the version behind it, and a refusal.
         let daemon = std::thread::spawn(move || {
             let guest = net::accept(&door).unwrap();
             let mut answer = [0; 256];
             answer[..8].copy_from_slice(b"DDSSIPC\0");
             answer[8..12].copy_from_slice(&77u32.to_ne_bytes());
+            answer[12..16].copy_from_slice(&2u32.to_ne_bytes());
+            answer[20..24].copy_from_slice(&14u32.to_ne_bytes());
+            answer[24..38].copy_from_slice(b"ddssd 7.0+abcd");
             net::send(&guest, &answer, SendFlags::empty()).unwrap();
             guest
         });
@@ -252,7 +255,10 @@ mod tests {
         drop(daemon.join().unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(error.reason(), Reason::VersionMismatch { theirs: 77, .. }), "{error}");
-        assert!(error.to_string().contains("same release"), "{error}");
+        let text = error.to_string();
+        for part in ["same release", "ddss 0.1.0", "(ddssd 7.0+abcd)"] {
+            assert!(text.contains(&part.replace("0.1.0", env!("CARGO_PKG_VERSION"))), "{text}");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl AttachPlan {
             AttachError::NoDaemon { source, .. } => {
                 Reason::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
             }
-            AttachError::Version { ours, theirs } => Reason::VersionMismatch { ours, theirs },
+            AttachError::Version { ours, theirs, text } => Reason::VersionMismatch { ours, theirs, text },
             other => Reason::Attach(other),
         })?;
         let now = attachment.shards();

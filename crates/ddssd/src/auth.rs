@@ -4,7 +4,7 @@
 //! The handshake is that of `ddss-auth` under the cluster key, and the identity is a [`PeerHello`]. The data path carries
 //! its two messages as the private data of a connection, the control plane as the first bytes of a stream.
 
-use ddss_admin::ClusterKey;
+use ddss_admin::{ClusterKey, Release};
 use ddss_auth::Context;
 use ddss_core::{HelloError, NodeId, PeerHello};
 
@@ -31,17 +31,30 @@ impl Purpose {
         if let Purpose::Data(shard) = self {
             name[4] += shard;
         }
-        Context { name, release: PeerHello::PROTOCOL }
+        Context { name, release: PeerHello::HANDSHAKE }
     }
 }
 
 /// Failure of a handshake. Both sides see the text, so it reveals nothing to an unauthenticated peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum HandshakeError {
-    /// The message is not from DDSS, or from another release.
+    /// The message is not from DDSS.
     #[error(transparent)]
     Hello(#[from] HelloError),
+    /// The peer begins another handshake.
+    #[error(
+        "the peer{} begins handshake {theirs}, and this node of release {Release} handshake {ours}: \
+         upgrade by releases that have one in common",
+        if release.is_empty() { String::new() } else { format!(" of release {release}") },
+        ours = PeerHello::HANDSHAKE
+    )]
+    OtherHandshake {
+        /// Handshake of the peer.
+        theirs: u8,
+        /// Release of the peer, as it says; empty if it says none.
+        release: String,
+    },
     /// The peer has another key, or none.
     #[error("another cluster key: use the key of this cluster on all its nodes (ddss cluster token)")]
     WrongKey,
@@ -71,7 +84,7 @@ impl From<ddss_auth::HandshakeError> for HandshakeError {
         use ddss_auth::HandshakeError::{NotOurs, OtherRelease, WrongKey};
         match error {
             NotOurs => HelloError::NotOurs.into(),
-            OtherRelease { ours, theirs } => HelloError::Version { ours, theirs }.into(),
+            OtherRelease { theirs, .. } => Self::OtherHandshake { theirs, release: String::new() },
             WrongKey => Self::WrongKey,
             _ => Self::Unable,
         }
@@ -105,11 +118,22 @@ impl Initiator {
     /// Processes the answer. Returns the peer's identity and a channel whose messages are fresh. Checks the agreement
     /// here; the responder checks it too ([`agree`]) but answers first, so that both sides can report a mismatch.
     pub(crate) fn finish(self, answer: &[u8]) -> Result<(PeerHello, Channel), HandshakeError> {
-        let (theirs, channel) = self.handshake.finish(answer)?;
+        let finished = self.handshake.finish(answer).map_err(|error| match error.into() {
+            HandshakeError::OtherHandshake { theirs, .. } => {
+                HandshakeError::OtherHandshake { theirs, release: ddss_auth::refusal_text(answer) }
+            }
+            error => error,
+        });
+        let (theirs, channel) = finished?;
         let theirs = PeerHello::decode(&theirs)?;
         agree(&self.ours, &theirs)?;
         Ok((theirs, channel))
     }
+}
+
+/// Makes the answer that refuses a hello on the control plane; the data plane sends the text of the error.
+pub(crate) fn refusal() -> [u8; HELLO_BYTES] {
+    ddss_auth::refusal(PeerHello::HANDSHAKE, Release::name().as_bytes())
 }
 
 /// Result of the responder after one message.
@@ -156,8 +180,15 @@ mod tests {
         assert_eq!(refused(&key, Purpose::Data(1), &first), HandshakeError::WrongKey);
         let mut newer = first;
         newer[1] += 1;
-        let version = HelloError::Version { ours: PeerHello::PROTOCOL, theirs: PeerHello::PROTOCOL + 1 };
-        assert_eq!(refused(&key, Purpose::Data(0), &newer), version.into());
+        let theirs = PeerHello::HANDSHAKE + 1;
+        let other = HandshakeError::OtherHandshake { theirs, release: String::new() };
+        assert_eq!(refused(&key, Purpose::Data(0), &newer), other);
+        // The connecting side learns the release too.
+        let (initiator, _) = Initiator::begin(&key, Purpose::Control, &hello(1)).unwrap();
+        let text = initiator.finish(&ddss_auth::refusal(theirs, b"7.0.0+abcd")).unwrap_err().to_string();
+        for part in ["of release 7.0.0+abcd begins handshake 17", &Release.to_string(), "handshake 16"] {
+            assert!(text.contains(part), "{text}");
+        }
         assert_eq!(refused(&key, Purpose::Data(0), b"GET / HTTP/1.1"), HelloError::NotOurs.into());
     }
 

@@ -9,5 +9,6 @@ mod metrics;
 mod packages;
 mod preflight;
 mod recovery;
+mod releases;
 mod settings;
 mod socket_activation;

@@ -148,7 +148,7 @@ fn state_of_another_format_is_reported_with_its_release() {
             for words in [&[][..], &["--check-config"]] {
                 let (code, why) = ddssd(&folder, words);
                 assert_eq!(code, 4, "{part} {version}: {why}");
-                for said in [&format!("format {version}"), "format 2", "written by ddssd 0.1.0", "--discard"] {
+                for said in [&format!("format {version}"), "register 2", "written by ddssd 0.1.0", "--discard"] {
                     assert!(why.contains(said), "{said} is not in {why}");
                 }
                 assert!(!why.contains("df") && !why.contains("truncated"), "{why}");

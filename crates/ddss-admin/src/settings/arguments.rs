@@ -4,6 +4,7 @@
 use super::settings::Settings;
 use crate::exit_code::ExitReason;
 use crate::recovery::RecoveryMode;
+use crate::release::Release;
 use clap::Parser;
 use std::path::PathBuf;
 
@@ -24,6 +25,7 @@ Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without 
 #[command(
     name = "ddssd",
     version,
+    long_version = Release::long(),
     after_help = format!("{HELP}\n\n{}", ExitReason::in_help())
 )]
 pub struct Arguments {

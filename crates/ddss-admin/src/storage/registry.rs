@@ -11,6 +11,7 @@
 //! Only the progress thread writes. A record is live when its first word says so, and that word is written last; so a
 //! crash at any instruction leaves each record live and complete, or free.
 
+use crate::release::Release;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use ddss_core::{NodeId, Record, SegmentId, Timestamp};
 use ddss_ipc::{MemoryError, SharedMemory};
@@ -71,7 +72,7 @@ const CHECKED: &str = "the registry has room for every index";
 impl Registry {
     const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
     /// Format of this release.
-    pub const VERSION: u64 = 2;
+    pub const VERSION: u64 = Release::REGISTER;
     /// Name of the file in the directory of a shard.
     pub const FILE_NAME: &str = "register";
     const MAGIC_AT: usize = 0;
@@ -170,7 +171,7 @@ impl Registry {
     /// Records the name of the writing release.
     fn write_release(&self) {
         let mut release = [0; Self::RELEASE_BYTES];
-        let text = env!("CARGO_PKG_VERSION").as_bytes();
+        let text = Release::name().as_bytes();
         let length = text.len().min(release.len());
         release[..length].copy_from_slice(&text[..length]);
         self.memory.write(Self::RELEASE_AT, &release).expect(CHECKED);

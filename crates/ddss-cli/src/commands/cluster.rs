@@ -52,6 +52,8 @@ pub(crate) struct ClusterView {
     pub(crate) majority: bool,
     /// Microseconds by which the clock of this node is ahead of the leader's.
     pub(crate) clock_ahead_us: i64,
+    /// Newest protocol that every node speaks; `None` while a node does not answer.
+    level: Option<u8>,
 }
 
 const NO_MAJORITY: &str = "no majority of the voters is reachable: segments cannot be allocated or released";
@@ -83,7 +85,13 @@ impl ClusterView {
             (nodes, 1) => format!("{alive} of {nodes} nodes are alive, 1 votes"),
             (nodes, _) => format!("{alive} of {nodes} nodes are alive, {voters} vote"),
         };
-        format!("this is node {node}; {leader}; {others}; {names}")
+        let is_told = self.nodes.iter().any(|report| report.release.is_some());
+        let level = match self.level {
+            Some(level) => format!("protocol {level}"),
+            None if is_told => "protocol unknown: a node does not answer".to_owned(),
+            None => "protocol unknown: this daemon is of an earlier release".to_owned(),
+        };
+        format!("this is node {node}; {leader}; {others}; {names}; {level}")
     }
 }
 
@@ -142,8 +150,8 @@ fn print_removal(answer: AdminResponse, words: &str, json: bool) -> Result<(), C
 /// Asks the daemon for the nodes and the leader of its cluster.
 pub(crate) fn fetch(place: &DaemonOptions) -> Result<ClusterView, CommandError> {
     match ask(place, &AdminRequest::Status)? {
-        AdminResponse::Status { node, leader, nodes, names, majority, clock_ahead_us } => {
-            Ok(ClusterView { node, leader, nodes, names, majority, clock_ahead_us })
+        AdminResponse::Status { node, leader, nodes, names, majority, clock_ahead_us, level } => {
+            Ok(ClusterView { node, leader, nodes, names, majority, clock_ahead_us, level })
         }
         AdminResponse::Refused(why) => Err(CommandError::Refused(why)),
         _ => Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),
@@ -197,12 +205,16 @@ pub(crate) fn nodes(place: &DaemonOptions, json: bool) -> Result<(), CommandErro
         println!("{}", json!(nodes));
         return Ok(());
     }
-    let mut table = Table::new(&["NODE", "ADDRESS", "ROLE", "STATE"]);
+    let mut table = Table::new(&["NODE", "ADDRESS", "ROLE", "STATE", "RELEASE"]);
     for report in &nodes {
         let alive = if report.alive { "alive" } else { "dead" };
         let here = if report.node == ours { ", here" } else { "" };
         let (node, address) = (report.node.to_string(), report.address.to_string());
-        table.row(vec![node, address, role(report, leader).to_owned(), format!("{alive}{here}")]);
+        let release = report.release.as_ref().map_or("-", |found| match found.name.as_str() {
+            "" => "older",
+            name => name,
+        });
+        table.row(vec![node, address, role(report, leader).to_owned(), format!("{alive}{here}"), release.to_owned()]);
     }
     table.print();
     if !majority {
@@ -214,12 +226,12 @@ pub(crate) fn nodes(place: &DaemonOptions, json: bool) -> Result<(), CommandErro
 fn status(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let seen = fetch(place)?;
     if json {
-        let ClusterView { node, leader, nodes, names, majority, clock_ahead_us } = &seen;
+        let ClusterView { node, leader, nodes, names, majority, clock_ahead_us, level } = &seen;
         println!(
             "{}",
             json!({
                 "node": node, "leader": leader, "nodes": nodes, "names": names, "majority": majority,
-                "clock_ahead_us": clock_ahead_us,
+                "clock_ahead_us": clock_ahead_us, "level": level,
             })
         );
     } else {

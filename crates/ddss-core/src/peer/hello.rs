@@ -22,8 +22,8 @@ pub struct PeerHello {
 }
 
 impl PeerHello {
-    /// Version of the protocol between nodes, handshake included.
-    pub const PROTOCOL: u8 = 16;
+    /// Version of the handshake, which both sides need alike. What a node speaks behind it is a range of protocols.
+    pub const HANDSHAKE: u8 = 16;
     /// Bytes of an encoded hello.
     pub const BYTES: usize = 6;
     /// Bits of a node id; the bits above are the number of shards.
@@ -58,14 +58,6 @@ pub enum HelloError {
     /// The peer is no DDSS node.
     #[error("the peer is not a ddssd")]
     NotOurs,
-    /// The peer speaks another protocol version.
-    #[error("the peer speaks protocol {theirs}, this one {ours}: run the same release on all nodes")]
-    Version {
-        /// Version of this node.
-        ours: u8,
-        /// Version of the peer.
-        theirs: u8,
-    },
     /// The node id is invalid.
     #[error("the peer claims to be {0}, which is no valid node id")]
     BadNode(NodeId),

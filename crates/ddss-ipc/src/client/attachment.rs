@@ -92,13 +92,15 @@ pub enum AttachError {
     },
     /// The daemon and the client were built with different layouts.
     #[error(
-        "the daemon speaks layout version {theirs}, this client speaks version {ours}: use the same release of both"
+        "the daemon speaks layout version {theirs}, this client speaks version {ours}: use the same release of both: {text}"
     )]
     Version {
         /// Layout version of this client.
         ours: u32,
         /// Layout version of the daemon.
         theirs: u32,
+        /// Reason that the daemon gave, with its release; empty if it gave none.
+        text: String,
     },
     /// The daemon refused the client.
     #[error("the daemon refused: {text}")]
@@ -316,7 +318,9 @@ impl AttachAttempt<'_> {
         match HandshakeReply::decode(&frame[..bytes]) {
             Ok(HandshakeReply::Refusal { text, .. }) => Err(AttachError::Refused { text }),
             Ok(answer) => Ok((answer, descriptors)),
-            Err(BadFrame::Version(theirs)) => Err(AttachError::Version { ours: LAYOUT_VERSION, theirs }),
+            Err(BadFrame::Version { version: theirs, text }) => {
+                Err(AttachError::Version { ours: LAYOUT_VERSION, theirs, text })
+            }
             Err(BadFrame::Malformed(why)) => Err(self.malformed(why)),
         }
     }

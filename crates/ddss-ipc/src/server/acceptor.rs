@@ -60,6 +60,8 @@ pub struct AcceptorConfig {
     pub user_limit: UserLimit,
     /// Number of shards of the daemon, which clients learn.
     pub shards: u8,
+    /// Release of the daemon, which clients of another layout are told.
+    pub release: &'static str,
 }
 
 type Admit = dyn Fn(u32, usize) -> Result<(), String> + Send + Sync;
@@ -94,6 +96,7 @@ impl AcceptorConfig {
             area_access: AreaAccess::none(),
             user_limit: UserLimit::new(|_, _| Ok(())),
             shards: 1,
+            release: "unknown",
         }
     }
 }
@@ -445,16 +448,18 @@ impl AcceptorThread {
         let outcome = match asked {
             Ok(HandshakeRequest::Attach(hello)) => self.admit(&pending, hello),
             Ok(HandshakeRequest::MapArea { area }) => self.grant_area(&pending, area),
-            Err(BadFrame::Version(version)) => Err((
-                Refusal::Version,
-                format!("the daemon speaks layout version {LAYOUT_VERSION}, the client speaks version {version}"),
-            )),
+            Err(BadFrame::Version { version, .. }) => Err((Refusal::Version, self.other_version_text(version))),
             Err(BadFrame::Malformed(why)) => Err((Refusal::Malformed, why.to_owned())),
         };
         if let Err((code, text)) = outcome {
             tracing::info!(pid = peer.pid, uid = peer.uid, %text, "refused a client");
             refuse(&pending.socket, code, &text);
         }
+    }
+
+    fn other_version_text(&self, theirs: u32) -> String {
+        let ours = self.config.release;
+        format!("the daemon of release {ours} speaks layout version {LAYOUT_VERSION}, the client version {theirs}")
     }
 
     /// Passes an area's descriptor to a process that may read it.

@@ -125,7 +125,9 @@ impl Drop for PanicNotifier<'_> {
 /// Builds the error of a failed search, once for each waiter.
 fn same(inner: &Inner, error: Option<&Error>) -> Error {
     match error.map(Error::reason) {
-        Some(&Reason::VersionMismatch { ours, theirs }) => Reason::VersionMismatch { ours, theirs }.into(),
+        Some(Reason::VersionMismatch { ours, theirs, text }) => {
+            Reason::VersionMismatch { ours: *ours, theirs: *theirs, text: text.clone() }.into()
+        }
         Some(&Reason::ShardsChanged { before, now }) => Reason::ShardsChanged { before, now }.into(),
         Some(Reason::Attach(AttachError::Refused { text })) => {
             Reason::Attach(AttachError::Refused { text: text.clone() }).into()

@@ -148,13 +148,17 @@ pub(crate) enum Reason {
     },
     /// The daemon is of another release.
     #[error(
-        "the daemon speaks layout {theirs} and this client {ours}: run ddssd and the application with the same release of ddss"
+        "the daemon speaks layout {theirs} and this client of ddss {} layout {ours}: run ddssd and the application with the same \
+         release of ddss{}",
+        env!("CARGO_PKG_VERSION"), in_parentheses(text)
     )]
     VersionMismatch {
         /// Layout version of this client.
         ours: u32,
         /// Layout version of the daemon.
         theirs: u32,
+        /// Reason that the daemon gave, with its release; empty if it gave none.
+        text: String,
     },
     /// The daemon restarted with another number of progress threads, so that names belong to other shards.
     #[error("the daemon has {now} progress threads and had {before} when this client connected: connect again")]
@@ -176,6 +180,11 @@ pub(crate) enum Reason {
         /// The text of the refusal.
         text: String,
     },
+}
+
+/// Returns a text in parentheses, or nothing if it is empty.
+fn in_parentheses(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" ({text})") }
 }
 
 impl Reason {

@@ -11,8 +11,8 @@ use crate::control::member::Member;
 use crate::control::membership::state_file::remove_file_if_present;
 use crate::control::rpc::context::Context;
 use ddss_admin::storage::JOIN_FILE_NAME;
-use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeReport};
-use std::collections::HashSet;
+use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeRelease, NodeReport};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -116,16 +116,20 @@ impl Context {
                 if is_muted { all() } else { answering }
             }
         };
+        let releases = self.ask_releases(&members).await;
+        let level =
+            members.iter().map(|(node, _)| releases.get(node).map(|found| found.protocol.newest)).min().flatten();
         let report = |(node, Member { address }): (u16, Member)| {
             let life = self.state_machine.read(|directory| directory.node_status(node));
-            let alive = life.alive && answering.contains(&node);
-            NodeReport { node, address, voter: voters.contains(&node.into()), alive, epoch: life.epoch }
+            let (voter, alive) = (voters.contains(&node.into()), life.alive && answering.contains(&node));
+            NodeReport { node, address, voter, alive, epoch: life.epoch, release: releases.get(&node).cloned() }
         };
         let mut nodes: Vec<NodeReport> = members.into_iter().map(report).collect();
         nodes.sort_by_key(|report| report.node);
         let names = self.state_machine.read(|directory| directory.names().count());
         let clock_ahead_us = self.health.majority.clock_ahead_us();
-        AdminResponse::Status { node: self.node, leader: self.live_leader(), nodes, names, majority, clock_ahead_us }
+        let (node, leader) = (self.node, self.live_leader());
+        AdminResponse::Status { node, leader, nodes, names, majority, clock_ahead_us, level }
     }
 
     fn names_after(&self, after: Option<&str>) -> AdminResponse {
@@ -149,6 +153,17 @@ impl Context {
         }
         let answered = asked.join_all().await.into_iter().flatten();
         answered.chain([self.node]).collect()
+    }
+
+    /// Asks all members for their releases. A node that does not answer is missing.
+    async fn ask_releases(&self, members: &[(u16, Member)]) -> BTreeMap<u16, NodeRelease> {
+        let mut asked = JoinSet::new();
+        for &(node, member) in members.iter().filter(|&&(node, _)| node != self.node) {
+            let rpc_client = self.rpc_client.clone();
+            asked.spawn(async move { Some((node, rpc_client.ask_release(member, ANSWER_MAX).await?)) });
+        }
+        let answered = asked.join_all().await.into_iter().flatten();
+        answered.chain([(self.node, NodeRelease::ours())]).collect()
     }
 
     /// Leaves the cluster for good and deletes the cluster's state on this node.

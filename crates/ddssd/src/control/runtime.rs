@@ -505,6 +505,10 @@ pub(crate) fn join(
                 {
                     return Err(failed(why));
                 }
+                let release = rpc_client.ask_release(Member { address: place }, CONNECT_MAX).await;
+                if let Some(why) = release.and_then(|release| release.refusal(format_args!("the node at {place}"))) {
+                    return Err(failed(why));
+                }
                 let reason = match rpc_client.ask(Member { address: place }, &call, CONNECT_MAX * 2).await {
                     Ok(Reply::Joined { node, cluster }) => return Ok((NodeId(node), cluster)),
                     Ok(Reply::Refused(why)) => return Err(failed(why)),
@@ -551,8 +555,9 @@ async fn wait_for_stop(flag: &AtomicBool) {
 
 /// Returns true if a retry cannot succeed.
 fn is_permanent(error: &io::Error) -> bool {
+    use HandshakeError::{OtherHandshake, ShardCount, WrongKey};
     let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
-    matches!(inside, Some(HandshakeError::ShardCount { .. }))
+    matches!(inside, Some(ShardCount { .. } | WrongKey | OtherHandshake { .. }))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Clients, processes and segments are no labels: they come and go, and each would leave a time series for ever. `ddss
 //! top` shows them.
 
+use ddss_admin::Release;
 use ddss_core::Failure;
 use ddss_core::status::{Counter, Gauge, Histogram, Kind, Location, PeerRow, Status, Step};
 use ddss_ipc::clock_ns;
@@ -93,7 +94,15 @@ fn identity(text: &mut Text, all: &[Status]) {
     text.head("info", "gauge", "identity of this daemon");
     for status in all {
         let daemon = &status.daemon;
-        let labels = format!("node=\"{}\",release=\"{}\"", daemon.node.0, daemon.release);
+        let labels = format!(
+            "node=\"{}\",release=\"{}\",commit=\"{}\",protocol=\"{}\",layout=\"{}\",register=\"{}\"",
+            daemon.node.0,
+            daemon.release,
+            Release::COMMIT,
+            Release::protocols(),
+            Release::LAYOUT,
+            Release::REGISTER
+        );
         text.line("info", &with_shard(status, &labels), 1);
     }
     text.head("start_time_seconds", "gauge", "start time, in seconds since 1970");

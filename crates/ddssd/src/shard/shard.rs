@@ -20,6 +20,7 @@ use crate::storage::segment_folder;
 use crate::storage::state_dir;
 use crate::storage::state_dir::{StateDirError, StateDirLock};
 use crate::supervisor::Supervisor;
+use ddss_admin::Release;
 use ddss_admin::storage::{Entry, Head, Registry, file_folder, shard_folder};
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::DaemonState;
@@ -111,6 +112,7 @@ impl PreparedShard {
         let mut acceptor = AcceptorConfig::new(&server);
         acceptor.socket_mode = config.socket_mode;
         acceptor.shards = shard.count();
+        acceptor.release = Release::long();
         acceptor.area_access = audiences.access_check();
         // The acceptor's thread owns this closure until it ends.
         let liveness = supervisor.register("the acceptor");

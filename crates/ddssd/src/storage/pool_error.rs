@@ -1,7 +1,7 @@
 //! Failure to open the memory of a node.
 
 use super::state_dir::StateDirError;
-use ddss_admin::storage::Registry;
+use ddss_admin::Release;
 use ddss_core::NodeId;
 use ddss_ipc::MemoryError;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ pub enum PoolError {
     },
     /// The segments were written by another release.
     #[error(
-        "the segments in {} have format {found}{by}, and ddssd {} reads format {}: start the release that wrote them \
+        "the segments in {} have format {found}{by}, and this is ddssd {Release}: start the release that wrote them \
          (`ddss export` and `ddss import` carry segments over), or discard them with --discard",
-        path.display(), env!("CARGO_PKG_VERSION"), Registry::VERSION
+        path.display()
     )]
     OtherRelease {
         /// Folder of the segments.

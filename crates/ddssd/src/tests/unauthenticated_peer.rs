@@ -211,11 +211,11 @@ fn peer_without_key_is_rejected_with_reason() {
     let old = b"DDSSpeer\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00".as_slice();
     for (hello, part) in [
         (&b""[..], "not a ddssd"),
-        (old, "speaks protocol 68"),
+        (old, "begins handshake 68"),
         (&[0; 256], "not a ddssd"),
         (&wrong, "another cluster key"),
         (&control, "another cluster key"),
-        (&newer, "run the same release"),
+        (&newer, "begins handshake 17"),
         (&unknown, "peer"),
     ] {
         let (_, seen) = caller.call(&home, hello);

@@ -12,7 +12,7 @@ use crate::glob::Glob;
 use crate::output::table::format_bytes;
 use crate::output::terminal_text::{print_sentence, print_warning};
 use ddss::{Batch, Client, ErrorKind, GetOptions, LockOptions, Model, Segment, Stamp, Table};
-use ddss_admin::NameReport;
+use ddss_admin::{NameReport, Release};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -187,7 +187,7 @@ fn find_contents(client: &Client, options: &SnapshotOptions) -> Result<Contents,
 fn head(client: &Client, options: &SnapshotOptions, cluster: Option<&ClusterView>) -> Value {
     let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
-        "release": env!("CARGO_PKG_VERSION"),
+        "release": Release::name(),
         "taken_unix_s": taken.as_secs(),
         "node": client.node().0,
         "members": cluster.map(|view| &view.nodes),

@@ -11,6 +11,7 @@ use crate::control::rpc::client::RpcClient;
 use crate::control::rpc::context::Context;
 use crate::control::rpc::stream::RpcStream;
 use crate::control::rpc::types::{Call, Reply};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,11 +53,18 @@ impl StartCheck {
         }
         let mut places: Vec<Member> = others.iter().filter(|(node, _)| *node == self.node).map(|&(_, at)| at).collect();
         let limit = if self.has_no_state { CHECK_MAX } else { CHECK_MAX_WITH_STATE };
-        let mut asked = JoinSet::new();
-        for (_, member) in of_others {
+        let mut asked: JoinSet<io::Result<Reply>> = JoinSet::new();
+        for (node, member) in of_others {
             let (rpc_client, call) =
                 (rpc_client.clone(), Call::WhoIs { node: self.node, registration: self.registration });
-            asked.spawn(async move { rpc_client.ask(member, &call, limit).await });
+            asked.spawn(async move {
+                let answer = rpc_client.ask(member, &call, limit).await?;
+                let release = rpc_client.ask_release(member, limit).await;
+                match release.and_then(|release| release.refusal(format_args!("node {node}"))) {
+                    Some(why) => Ok(Reply::Refused(why)),
+                    None => Ok(answer),
+                }
+            });
         }
         while let Some(answer) = asked.join_next().await {
             match answer {
@@ -133,5 +141,62 @@ impl Context {
             tracing::debug!(%error, "the Raft group of this node had stopped before");
         }
         self.rpc_client.removal.supersede();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::handshake_limit::HandshakeLimit;
+    use crate::control::membership::incarnation::Incarnation;
+    use ddss_admin::{ClusterKey, NodeRelease, ProtocolRange, Release};
+    use ddss_core::{NodeId, PeerHello};
+    use tokio::net::TcpListener;
+
+    /// Checks a start of node 2 beside a node 1 that answers with this release, or ends the stream.
+    async fn check_beside(release: Option<NodeRelease>) -> Result<(), String> {
+        let hello = |node| PeerHello { node: NodeId(node), run: node.into(), shards: 1 };
+        let key = ClusterKey::generate().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let control = listener.local_addr().unwrap();
+        let at = Member { address: SocketAddr::new(control.ip(), control.port() - 1) };
+        let theirs = key.clone();
+        let peer = tokio::spawn(async move {
+            let limit = HandshakeLimit::default();
+            loop {
+                let (stream, from) = listener.accept().await.unwrap();
+                let (_, _, mut wire) =
+                    RpcStream::accept(stream, from.ip(), &limit, &[&theirs], &hello(1)).await.unwrap();
+                while let Ok(call) = wire.receive::<Call>().await {
+                    let reply = match (call, &release) {
+                        (Call::Release, None) => break,
+                        (Call::Release, Some(release)) => Reply::Release(release.clone()),
+                        _ => Reply::Known { registered: false, member: None },
+                    };
+                    wire.send(&reply).await.unwrap();
+                }
+            }
+        });
+        let registration = Registration { incarnation: Incarnation { folder: 7, start: 1 }, run: 2 };
+        let ours = Member { address: SocketAddr::from(([127, 0, 0, 2], 7400)) };
+        let start = StartCheck { node: 2, ours, registration, has_no_state: true };
+        let checked = start.check(&RpcClient::new(key, hello(2)), vec![(1, at)]).await;
+        peer.abort();
+        checked
+    }
+
+    #[test]
+    fn node_that_no_member_understands_does_not_start() {
+        // If this broke, two releases would take each other's messages for something else.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let newer = NodeRelease { name: "7.0.0".to_owned(), protocol: ProtocolRange { oldest: 200, newest: 201 } };
+            let why = check_beside(Some(newer)).await.unwrap_err();
+            assert!(why.contains("node 1 is of 7.0.0 and speaks protocol 200-201"), "{why}");
+            assert!(why.contains(&format!("this node is of {Release}")), "{why}");
+            // One of protocol 16 does not know the question.
+            assert_eq!(check_beside(None).await, Ok(()));
+            assert_eq!(check_beside(Some(NodeRelease::ours())).await, Ok(()));
+        });
     }
 }

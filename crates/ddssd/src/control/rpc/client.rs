@@ -9,7 +9,7 @@ use crate::control::member::Member;
 use crate::control::membership::identity::ClusterOrigin;
 use crate::control::membership::removal::Removal;
 use crate::supervisor::Supervisor;
-use ddss_admin::ClusterKey;
+use ddss_admin::{ClusterKey, NodeRelease};
 use ddss_core::PeerHello;
 use std::io;
 use std::net::SocketAddr;
@@ -56,6 +56,16 @@ impl RpcClient {
             self.ask_on(address, wire, call).await
         })
         .await
+    }
+
+    /// Asks a member for its release. `None` means that it does not answer. A node that ends the stream does not know the
+    /// question.
+    pub(crate) async fn ask_release(&self, member: Member, limit: Duration) -> Option<NodeRelease> {
+        match self.ask(member, &Call::Release, limit).await {
+            Ok(Reply::Release(found)) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Some(NodeRelease::unnamed()),
+            _ => None,
+        }
     }
 
     async fn ask_on(&self, address: SocketAddr, mut wire: RpcStream, call: &Call) -> io::Result<Reply> {

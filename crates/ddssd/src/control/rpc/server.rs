@@ -9,7 +9,7 @@ use crate::control::majority::wall_clock_us;
 use crate::control::member::{Member, address_refusal};
 use crate::control::raft::types::Command;
 use crate::control::rpc::client::RpcClient;
-use ddss_admin::ClusterKey;
+use ddss_admin::{ClusterKey, NodeRelease};
 use ddss_admission::select_eviction;
 use ddss_core::NodeId;
 use ddss_core::limits::NODES_MAX;
@@ -168,6 +168,7 @@ impl Context {
             Call::Announce { node, member, run } => Box::pin(self.as_leader(self.announce(node, member, run))).await,
             Call::Remove { node, force, leaves } => Box::pin(self.as_leader(self.remove(node, force, leaves))).await,
             Call::Probe => Reply::Done,
+            Call::Release => Reply::Release(NodeRelease::ours()),
             Call::NotifyRemoved { node } => {
                 if node == self.node {
                     self.rpc_client.removal.learn_removed("the leader");

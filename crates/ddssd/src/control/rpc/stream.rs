@@ -9,7 +9,7 @@
 //!   u16      \______________________ sealed ______________________/
 //! ```
 
-use crate::auth::{Channel, HELLO_BYTES, HandshakeError, Initiator, Purpose, SEAL_BYTES, agree, respond};
+use crate::auth::{Channel, HELLO_BYTES, HandshakeError, Initiator, Purpose, SEAL_BYTES, agree, refusal, respond};
 use crate::control::handshake_limit::HandshakeLimit;
 use ddss_admin::ClusterKey;
 use ddss_core::PeerHello;
@@ -62,7 +62,10 @@ impl RpcStream {
             stream.write_all(&hello).await?;
             let mut answer = [0; HELLO_BYTES];
             stream.read_exact(&mut answer).await.map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => broken("refused: is the cluster key the same on both nodes?"),
+                // A node says why it refuses: this one ended, or has no place.
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                    broken("closed the connection before it answered: is it a ddssd, and what does its log say?")
+                }
                 _ => error,
             })?;
             let (theirs, channel) = shake.finish(&answer).map_err(broken)?;
@@ -95,7 +98,16 @@ impl RpcStream {
                 refused
             };
             let verified = handshake_limit.verify(from, respond_with).await;
-            let (index, answer) = verified.map_err(broken)?;
+            let (index, answer) = match verified {
+                Ok(verified) => verified,
+                Err(error) => {
+                    if !matches!(error, HandshakeError::Hello(_)) {
+                        // Without it the peer could not tell another key or release from a lost connection.
+                        let _ = stream.write_all(&refusal()).await;
+                    }
+                    return Err(broken(error));
+                }
+            };
             stream.write_all(&answer.message).await?;
             agree(ours, &answer.theirs).map_err(broken)?;
             Ok((answer.theirs, index, RpcStream { stream, channel: answer.channel }))
@@ -190,7 +202,7 @@ mod tests {
             drop(wire);
             let other = ClusterKey::generate().unwrap();
             let error = RpcStream::connect(address, &other, &hello(1)).await.unwrap_err().to_string();
-            assert!(error.contains("cluster key"), "{error}");
+            assert!(error.contains("another cluster key"), "{error}");
             server.await.unwrap();
         });
     }

@@ -4,6 +4,7 @@ use crate::control::member::Member;
 use crate::control::member::Registration;
 use crate::control::membership::name_sample::NameSample;
 use crate::control::raft::types::{Command, CommandResult, Group, LogId};
+use ddss_admin::NodeRelease;
 use openraft::error::{ClientWriteError, InstallSnapshotError, RaftError};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
@@ -66,6 +67,9 @@ pub(crate) enum Call {
     NotifyRemoved {
         node: u16,
     },
+    /// To any member: returns its release and its protocols. A node of protocol 16 does not know this call, and ends the
+    /// stream.
+    Release,
 }
 
 impl Call {
@@ -123,6 +127,8 @@ pub(crate) enum Reply {
     NotMember,
     /// The caller's cluster was recovered as another one; it gets no other reply.
     Superseded(String),
+    /// Release and protocols of this node.
+    Release(NodeRelease),
 }
 
 /// Returns the reply to a call that is not possible now.

@@ -32,12 +32,12 @@ fn builder<'a>(key: &'a Key, prologue: &'a [u8]) -> Result<Builder<'a>, String> 
 }
 
 fn prologue(purpose: &[u8; 10]) -> Vec<u8> {
-    [&purpose[..], &[b'D', PeerHello::PROTOCOL]].concat()
+    [&purpose[..], &[b'D', PeerHello::HANDSHAKE]].concat()
 }
 
 fn message(state: &mut HandshakeState, ours: &PeerHello) -> Result<[u8; HELLO_BYTES], String> {
     let mut out = [0; HELLO_BYTES];
-    (out[0], out[1]) = (b'D', PeerHello::PROTOCOL);
+    (out[0], out[1]) = (b'D', PeerHello::HANDSHAKE);
     state.write_message(&ours.encode(), &mut out[2..]).map_err(context("a handshake"))?;
     Ok(out)
 }

@@ -153,7 +153,7 @@ pub(super) fn uses_another_key_without_end(target: &Target) -> AttackResult {
 }
 
 pub(super) fn announces_another_release(target: &Target) -> AttackResult {
-    for protocol in (0..=u8::MAX).filter(|&protocol| protocol != PeerHello::PROTOCOL).step_by(8) {
+    for protocol in (0..=u8::MAX).filter(|&protocol| protocol != PeerHello::HANDSHAKE).step_by(8) {
         let mut hello = strange_hello()?;
         hello[1] = protocol;
         is_refused(dial(target.data)?, &request(&hello))?;
@@ -165,7 +165,7 @@ pub(super) fn sends_random_hellos(target: &Target) -> AttackResult {
     for length in [1, 2, 55, 56, 57, 128, 252] {
         let mut hello = random_bytes(length);
         is_refused(dial(target.data)?, &request(&hello))?;
-        hello.splice(..2.min(length), [b'D', PeerHello::PROTOCOL].into_iter().take(length));
+        hello.splice(..2.min(length), [b'D', PeerHello::HANDSHAKE].into_iter().take(length));
         is_refused(dial(target.data)?, &request(&hello))?;
     }
     Ok(())
@@ -175,7 +175,7 @@ pub(super) fn sends_hellos_of_one_repeated_byte(target: &Target) -> AttackResult
     // A share of zeroes is a point of small order: it must not become a key.
     for byte in [0, 1, 0x7f, 0xff] {
         let mut hello = [byte; HELLO_BYTES];
-        (hello[0], hello[1]) = (b'D', PeerHello::PROTOCOL);
+        (hello[0], hello[1]) = (b'D', PeerHello::HANDSHAKE);
         is_refused(dial(target.data)?, &request(&hello))?;
     }
     Ok(())
