@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ddss_testkit::{
-    Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped, static_programs,
+    Daemon, Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped, static_programs,
     static_target,
 };
 
@@ -384,4 +384,27 @@ fn containerfile_copies_the_staged_files() {
     for file in files.split(' ') {
         assert!(script.contains("\"$out/container\" \"$root/usr/bin/ddss\" \"$root/usr/bin/ddssd\""), "{file}");
     }
+}
+
+// If this failed, an operator would take an installed release for the one that runs.
+#[test]
+fn installation_of_an_upgrade_says_that_the_daemon_was_not_restarted() {
+    if !is_there("pgrep") {
+        return skipped("installation_of_an_upgrade_says_that_the_daemon_was_not_restarted", "no pgrep");
+    }
+    let script = repo_lints::workspace_root().join("packaging/postinst");
+    // No user is made on this machine.
+    let folder = TempNode::new().unwrap();
+    let sysusers = folder.join("systemd-sysusers");
+    fs::write(&sysusers, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&sysusers, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let configure = |before: &[&str]| {
+        run(Command::new("sh").arg(&script).arg("configure").args(before).env("PATH", &path).env_remove("DPKG_ROOT"))
+    };
+    assert!(configure(&[]).contains("ddssd is not started"));
+    let daemon = Daemon::start(1).unwrap();
+    let text = configure(&["0.0.9"]);
+    assert!(text.contains("ddssd was not restarted and may be of release 0.0.9"), "{text}");
+    drop(daemon);
 }
