@@ -123,7 +123,11 @@ impl DaemonOptions {
 
     /// Starts the daemon, and returns when it is ready.
     pub fn start(self) -> Result<Daemon, Error> {
-        let program = binary("ddssd")?;
+        self.start_program(binary("ddssd")?)
+    }
+
+    /// Starts a daemon of another release, and returns when it is ready.
+    pub fn start_program(self, program: PathBuf) -> Result<Daemon, Error> {
         let folder = TempNode::new()?;
         if self.clustered {
             write_key(folder.path(), &self.key)?;
@@ -246,6 +250,11 @@ impl Daemon {
     /// Kills the daemon as `kill -9` does. Its directory stays.
     pub fn kill(&mut self) -> Result<(), Error> {
         self.process.kill()
+    }
+
+    /// Makes the next start run another program: that of another release.
+    pub fn set_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
     }
 
     /// Restarts the daemon after its end, in the same directory and with the same arguments, and returns when it is

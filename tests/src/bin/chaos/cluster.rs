@@ -8,11 +8,11 @@ use crate::worker::{
 };
 use ddss::{Placement, Spec, Strategy};
 use ddss_ipc::SharedMemory;
-use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode, binary};
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ pub(crate) struct Worker {
     pub(crate) life: u16,
     node: u16,
     plan: Plan,
+    /// The `chaos` that runs it.
+    program: PathBuf,
     child: Child,
 }
 
@@ -49,6 +51,11 @@ impl Cluster {
     /// Starts the nodes, on request each in a network namespace of its own, and allocates segments with `copies`
     /// copies.
     pub(crate) fn start(namespaces: bool, copies: u8) -> Result<Self, Box<dyn Error>> {
+        Self::start_program(&binary("ddssd")?, namespaces, copies)
+    }
+
+    /// The same with daemons of another release.
+    pub(crate) fn start_program(program: &Path, namespaces: bool, copies: u8) -> Result<Self, Box<dyn Error>> {
         let network = if namespaces { Some(NetworkNamespaces::new(NODES as u8)?) } else { None };
         let options = (1..=NODES).map(|node| match &network {
             Some(network) => {
@@ -64,7 +71,9 @@ impl Cluster {
             for (other, listen) in listens.iter().enumerate().filter(|&(other, _)| other != index) {
                 option = option.peer(&DaemonOptions::listening(other as u16 + 1, *listen));
             }
-            daemons.push(option.pool_bytes(64 << 20).argument("--core").argument("none").start()?);
+            daemons.push(
+                option.pool_bytes(64 << 20).argument("--core").argument("none").start_program(program.to_owned())?,
+            );
         }
         let folder = TempNode::new()?;
         let stop = SharedMemory::create_file(&folder.join("stop"), 4096)?;
@@ -101,15 +110,26 @@ impl Cluster {
 
     /// Starts another client process on `node`.
     pub(crate) fn hire(&mut self, node: u16, plan: Plan) -> Result<(), Box<dyn Error>> {
-        let number = self.workers.len() as u16;
-        let child = self.spawn(number, 0, node, &plan)?;
-        self.workers.push(Worker { number, life: 0, node, plan, child });
+        self.hire_of(&std::env::current_exe()?, node, plan)
+    }
+
+    /// Starts another client process on `node`, of the release to which the program belongs.
+    pub(crate) fn hire_of(&mut self, program: &Path, node: u16, plan: Plan) -> Result<(), Box<dyn Error>> {
+        let (number, program) = (self.workers.len() as u16, program.to_owned());
+        let child = self.spawn(&program, (number, 0), node, &plan)?;
+        self.workers.push(Worker { number, life: 0, node, plan, program, child });
         Ok(())
     }
 
-    fn spawn(&self, number: u16, life: u16, node: u16, plan: &Plan) -> Result<Child, Box<dyn Error>> {
+    fn spawn(
+        &self,
+        program: &Path,
+        (number, life): (u16, u16),
+        node: u16,
+        plan: &Plan,
+    ) -> Result<Child, Box<dyn Error>> {
         let daemon = &self.daemons[usize::from(node - 1)];
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(program);
         command.arg("worker").arg(daemon.folder()).arg(self.log_of(number, life)).arg(self.folder.join("stop"));
         command.arg(number.to_string()).arg(life.to_string()).args(plan.words());
         Ok(command.spawn()?)
@@ -121,9 +141,10 @@ impl Cluster {
         worker.child.kill()?;
         worker.child.wait()?;
         let (number, life, node, plan) = (worker.number, worker.life + 1, worker.node, worker.plan.clone());
+        let program = worker.program.clone();
         self.past += Log::count_at(&self.log_of(number, life - 1));
-        let child = self.spawn(number, life, node, &plan)?;
-        self.workers[index] = Worker { number, life, node, plan, child };
+        let child = self.spawn(&program, (number, life), node, &plan)?;
+        self.workers[index] = Worker { number, life, node, plan, program, child };
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //! cargo run --release -p ddss-tests --bin chaos -- --cut both      # or deaf, mute, slow
 //! cargo run --release -p ddss-tests --bin chaos -- --reboots 20
 //! cargo run --release -p ddss-tests --bin chaos -- --removals 20
+//! cargo run -p ddss-tests --bin chaos -- --upgrade "$(scripts/previous-release)" [--rounds 2]
 //! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
@@ -23,6 +24,7 @@ mod maps;
 mod partitions;
 mod reboots;
 mod removals;
+mod upgrade;
 mod worker;
 
 use check::Verdict;
@@ -31,13 +33,16 @@ use kill_loop::{CLIENT_KILL_EVERY, DAEMON_KILL_EVERY, Until, WORKERS};
 use partitions::How;
 use serde_json::{Value, json};
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use upgrade::Programs;
 
 const USAGE: &str =
     "usage: chaos [--seconds N] [--operations N] [--copies 2] [--namespaces] [--floor CALLS-A-SECOND] [--json]
        chaos --cut both|deaf|mute|slow [--rounds N] [--json]
        chaos --reboots N [--json]
-       chaos --removals N [--json]";
+       chaos --removals N [--json]
+       chaos --upgrade DIR-OF-THE-PREVIOUS-RELEASE [--rounds N] [--json]";
 /// Time limit of a run with a number of operations instead of seconds.
 const SECONDS_MAX: u64 = 3600;
 
@@ -56,6 +61,8 @@ struct Wish {
     reboots: Option<u64>,
     /// Nodes that leave or are removed, one after the other.
     removals: Option<u64>,
+    /// Directory with the programs of the previous release.
+    upgrade: Option<PathBuf>,
     json: bool,
 }
 
@@ -71,6 +78,7 @@ impl Wish {
             rounds: 2,
             reboots: None,
             removals: None,
+            upgrade: None,
             json: false,
         };
         let mut words = words.iter().map(String::as_str);
@@ -79,6 +87,7 @@ impl Wish {
                 "--json" => wish.json = true,
                 "--namespaces" => wish.namespaces = true,
                 "--copies" => wish.copies = words.next()?.parse().ok().filter(|copies| matches!(copies, 1..=2))?,
+                "--upgrade" => wish.upgrade = Some(words.next()?.into()),
                 "--cut" => wish.cut = Some(How::parse(words.next()?)?),
                 _ => {
                     let number = words.next()?.parse().ok()?;
@@ -226,6 +235,23 @@ fn remove(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
     Ok(is_good(&verdict) && run.stranded == 0)
 }
 
+fn upgrade(wish: &Wish, folder: &Path) -> Result<bool, Box<dyn Error>> {
+    let previous = Programs::below(folder);
+    eprintln!("starting {NODES} daemons of the previous release");
+    let mut field = Cluster::start_program(&previous.ddssd, false, 2)?;
+    let run = upgrade::upgrade(&mut field, &previous, wish.rounds)?;
+    let verdict = field.judge()?;
+    let mut found = vec![
+        ("upgraded", json!(run.upgraded)),
+        ("taken_back", json!(run.taken_back)),
+        ("protocol_after_each", json!(run.levels)),
+        ("stranded", json!(run.stranded)),
+    ];
+    found.extend(tell_verdict(&verdict));
+    print_result(wish.json, &found);
+    Ok(is_good(&verdict) && run.stranded == 0)
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let ended = match words.first().map(String::as_str) {
@@ -235,11 +261,12 @@ fn main() -> ExitCode {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);
             };
-            match (wish.cut, wish.reboots, wish.removals) {
-                (Some(how), ..) => cut(&wish, how),
-                (None, Some(rounds), _) => reboot(&wish, rounds),
-                (None, None, Some(rounds)) => remove(&wish, rounds),
-                (None, None, None) => kill(&wish),
+            match (&wish.upgrade, wish.cut, wish.reboots, wish.removals) {
+                (Some(folder), ..) => upgrade(&wish, folder),
+                (None, Some(how), ..) => cut(&wish, how),
+                (None, None, Some(rounds), _) => reboot(&wish, rounds),
+                (None, None, None, Some(rounds)) => remove(&wish, rounds),
+                (None, None, None, None) => kill(&wish),
             }
         }
     };
