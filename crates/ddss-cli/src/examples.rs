@@ -273,6 +273,7 @@ Examples:
   ddss cluster restore /backup/tuesday --check   is the file whole?
   ddss cluster restore /backup/tuesday           into an empty cluster
   ddss cluster restore /backup/tuesday --skip-existing
+  ddss cluster restore /backup/tuesday --only 'score*'
 
 Start programs afterwards: they would see segments that are still empty. An
 interrupted restore is continued with --skip-existing.";

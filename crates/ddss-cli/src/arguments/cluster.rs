@@ -125,6 +125,9 @@ pub(crate) struct RestoreOptions {
     /// Keep segments that exist, and restore the others
     #[arg(long)]
     pub(crate) skip_existing: bool,
+    /// Restore only segments whose names match; `*` is any run of characters, `?` any one
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) only: Option<String>,
     /// Only verify the file; no daemon is asked
     #[arg(long, conflicts_with = "skip_existing")]
     pub(crate) check: bool,

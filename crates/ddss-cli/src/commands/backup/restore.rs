@@ -7,8 +7,9 @@ use crate::commands::cluster;
 use crate::commands::data::Progress;
 use crate::connect::connect_patiently;
 use crate::error::CommandError;
+use crate::glob::Glob;
 use crate::output::table::{format_bytes, format_timestamp};
-use crate::output::terminal_text::{print_note, print_sentence, print_warning};
+use crate::output::terminal_text::{print_note, print_sentence, print_warning, sanitize};
 use ddss::{Batch, Client, ErrorKind, LockGuard, LockOptions, NodeId, Placement, PutOptions, Segment, Table, Version};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,20 @@ fn verify(archive: &mut ArchiveReader) -> Result<Verified, CommandError> {
         return Err(archive.damaged("more follows"));
     }
     Ok(found)
+}
+
+/// Keeps the segments whose names match. The whole file was verified all the same.
+fn keep_only(found: &mut Verified, pattern: &str) -> Result<(), CommandError> {
+    let glob = Glob::new(pattern);
+    found.segments.retain(|name, _| glob.matches(name));
+    found.bytes = found.segments.values().fold(0, |sum, described| described.bytes.saturating_add(sum));
+    if found.segments.is_empty() {
+        return Err(CommandError::Refused(format!(
+            "no segment of the snapshot matches '{}', nothing was restored: `ddss cluster restore FILE --check` counts them",
+            sanitize(pattern)
+        )));
+    }
+    Ok(())
 }
 
 fn parse(value: &Value) -> Option<(String, Described)> {
@@ -261,8 +276,9 @@ fn make_segments(
             _ => continue,
         };
         let (name, described) = parse(&value).ok_or_else(|| archive.damaged("no description of a segment"))?;
+        let Some(verified) = found.segments.get(&name) else { continue };
         // The file may have been written to since it was verified.
-        if found.segments.get(&name) != Some(&described) {
+        if *verified != described {
             return Err(archive.damaged("it has changed since it was verified"));
         }
         done = done.saturating_add(described.bytes);
@@ -313,7 +329,10 @@ fn fill(
 
 pub(crate) fn run(options: &RestoreOptions, json: bool) -> Result<(), CommandError> {
     let mut archive = ArchiveReader::open(&options.file)?;
-    let found = verify(&mut archive)?;
+    let mut found = verify(&mut archive)?;
+    if let Some(pattern) = &options.only {
+        keep_only(&mut found, pattern)?;
+    }
     let has_bytes = found.head["has_bytes"] != false;
     if !has_bytes && !options.check && !options.empty {
         return Err(CommandError::Refused(
