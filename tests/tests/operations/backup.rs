@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ddss::{Client, ConnectOptions, EntryOptions, Map, Mode, Model, Spec, Storage, Table};
@@ -231,4 +231,107 @@ fn restore_makes_what_it_can_and_says_what_it_cannot() {
     // A directory is no file for a snapshot.
     let why = ddss(source.folder(), &["cluster", "snapshot", place.path().to_str().unwrap()], 1);
     assert!(why.contains("it is a directory"), "{why}");
+}
+
+// If this failed, rows of a table that belong together would be stored from different moments.
+#[test]
+fn locked_snapshot_has_all_rows_of_one_moment() {
+    /// More than are read together.
+    const ROWS: u64 = 1500;
+    let daemon = DaemonOptions::new(1).unwrap().pool_bytes(64 << 20).start().unwrap();
+    let (values, place) = (client(daemon.folder()), TempNode::new().unwrap());
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    let table: Table = values.table("rows").allocate(Spec::new(ROWS).row_len(8)).unwrap();
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        // Each round writes its number from the first row to the last: at any moment the rows do not grow, and differ by one.
+        scope.spawn(|| {
+            for round in 1_u64.. {
+                for row in 0..ROWS {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    table.row(row).put(&round.to_le_bytes()).unwrap();
+                }
+                rounds.store(round, Ordering::Relaxed);
+            }
+        });
+        let mut last = 0;
+        for _ in 0..5 {
+            // The writer goes on between two snapshots.
+            while rounds.load(Ordering::Relaxed) <= last {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            last = rounds.load(Ordering::Relaxed);
+            ddss(daemon.folder(), &["cluster", "snapshot", &file, "--lock"], 0);
+            let other = DaemonOptions::new(2).unwrap().pool_bytes(64 << 20).start().unwrap();
+            ddss(other.folder(), &["cluster", "restore", &file], 0);
+            let stored: Table = client(other.folder()).table("rows").open().unwrap();
+            let word = |row| u64::from_le_bytes(stored.row(row).get().unwrap()[..8].try_into().unwrap());
+            let found: Vec<u64> = (0..ROWS).map(word).collect();
+            let (first, end) = (found[0], found[found.len() - 1]);
+            assert!(found.is_sorted_by(|one, next| one >= next) && first - end <= 1, "{found:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+// If this failed, two operators would make one segment twice, or each would take the other's half for a finished one.
+#[test]
+fn second_restore_at_the_same_time_is_refused() {
+    let source = DaemonOptions::new(1).unwrap().pool_bytes(128 << 20).start().unwrap();
+    let place = TempNode::new().unwrap();
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    let values = client(source.folder());
+    for number in 0..32_u8 {
+        values.segment(&format!("value/{number}")).allocate(1 << 20).unwrap().put(0, &[number + 1; 64]).unwrap();
+    }
+    ddss(source.folder(), &["cluster", "snapshot", &file], 0);
+    let target = DaemonOptions::new(2).unwrap().pool_bytes(128 << 20).start().unwrap();
+    let restored = client(target.folder());
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["cluster", "restore", &file, "--dir"]).arg(target.folder());
+    let mut first = Process::start(command, place.path(), "restore").unwrap();
+    while restored.list("value/").next().is_none() {
+        assert!(first.wait(Duration::ZERO).unwrap().is_none(), "it has ended: {}", first.stderr());
+    }
+    // It cannot end before the second one has asked.
+    first.pause().unwrap();
+    let why = ddss(target.folder(), &["cluster", "restore", &file, "--skip-existing"], 1);
+    assert!(why.contains("another restore runs") && why.contains(".ddss-restore"), "{why}");
+    let made = restored.list("value/").count();
+    first.resume().unwrap();
+    assert!(first.wait(PATIENCE).unwrap().expect("it ends").success(), "{}", first.stderr());
+    assert!(made <= 32 && restored.list("").count() == 32, "{made}");
+    for number in 0..32_u8 {
+        let segment = restored.segment(&format!("value/{number}")).open().unwrap();
+        assert_eq!(&segment.get(0..64).unwrap()[..], [number + 1; 64]);
+    }
+}
+
+// If this failed, one lost segment could only be brought back with all others.
+#[test]
+fn part_of_a_snapshot_is_restored() {
+    let source = DaemonOptions::new(1).unwrap().start().unwrap();
+    let place = TempNode::new().unwrap();
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    let values = client(source.folder());
+    for name in ["score/1", "score/2", "other"] {
+        values.segment(name).allocate(64).unwrap().put(0, name.as_bytes()).unwrap();
+    }
+    ddss(source.folder(), &["cluster", "snapshot", &file], 0);
+    values.segment("score/1").open().unwrap().release().unwrap();
+    values.segment("other").open().unwrap().put(0, b"newer").unwrap();
+    let why = ddss(source.folder(), &["cluster", "restore", &file, "--only", "scores*"], 1);
+    assert!(why.contains("no segment of the snapshot matches 'scores*'"), "{why}");
+    assert!(
+        ddss(source.folder(), &["cluster", "restore", &file, "--only", "score*", "--check"], 0).contains("2 segments")
+    );
+    // The name that does not match exists, and does not count.
+    let why = ddss(source.folder(), &["cluster", "restore", &file, "--only", "score*"], 1);
+    assert!(why.contains("1 of the names exist"), "{why}");
+    let said = ddss(source.folder(), &["cluster", "restore", &file, "--only", "score/1"], 0);
+    assert!(said.contains("1 segments restored"), "{said}");
+    let value = |name: &str| values.segment(name).open().unwrap().get(0..7).unwrap().to_vec();
+    assert_eq!((value("score/1"), value("other")), (b"score/1".to_vec(), b"newer\0\0".to_vec()));
 }
