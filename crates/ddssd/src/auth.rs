@@ -131,9 +131,15 @@ impl Initiator {
     }
 }
 
-/// Makes the answer that refuses a hello on the control plane; the data plane sends the text of the error.
-pub(crate) fn refusal() -> [u8; HELLO_BYTES] {
-    ddss_auth::refusal(PeerHello::HANDSHAKE, Release::name().as_bytes())
+/// Makes the answer that refuses a hello on the control plane; the data plane sends the text of the error. A peer without
+/// the key does not learn the release, and what is no hello gets no answer.
+pub(crate) fn refusal(error: &HandshakeError) -> Option<[u8; HELLO_BYTES]> {
+    let release = match error {
+        HandshakeError::OtherHandshake { .. } => Release::name(),
+        HandshakeError::WrongKey => "",
+        _ => return None,
+    };
+    Some(ddss_auth::refusal(PeerHello::HANDSHAKE, release.as_bytes()))
 }
 
 /// Result of the responder after one message.

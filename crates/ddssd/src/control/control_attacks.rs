@@ -6,7 +6,7 @@ use super::raft::types::Command;
 use super::rpc::batches::BATCH_CALLS_MAX;
 use super::rpc::stream::RpcStream;
 use super::rpc::types::{Call, Reply};
-use crate::auth::{HELLO_BYTES, Initiator, Purpose};
+use crate::auth::{HELLO_BYTES, HandshakeError, Initiator, Purpose, refusal};
 use crate::control::member::Member;
 use crate::control::rpc::client::RpcClient;
 use crate::{Config, Node};
@@ -94,8 +94,14 @@ fn unauthenticated_peers_learn_nothing_and_delay_no_member() {
         let ours = PeerHello { node: NodeId(2), run: 1, shards: 1 };
         let (_, wrong_key) = Initiator::begin(&other, Purpose::Control, &ours).unwrap();
         let (_, wrong_shard) = Initiator::begin(&test_node.rpc_client.key, Purpose::Data(0), &ours).unwrap();
-        for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096], &wrong_key, &wrong_shard] {
+        for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096]] {
             assert!(exchange_bytes(test_node.control(), words).await.is_empty(), "{words:?} was answered");
+        }
+        // The same answer to each: that the key is another one.
+        let refusal = refusal(&HandshakeError::WrongKey).unwrap();
+        assert!(refusal[2..].iter().all(|&byte| byte == 0), "it names the release");
+        for words in [&wrong_key, &wrong_shard] {
+            assert_eq!(exchange_bytes(test_node.control(), words).await, refusal);
         }
         // Connections with no or half a handshake are closed after a while, and block no member until then.
         let mut silent = Vec::new();

@@ -101,9 +101,9 @@ impl RpcStream {
             let (index, answer) = match verified {
                 Ok(verified) => verified,
                 Err(error) => {
-                    if !matches!(error, HandshakeError::Hello(_)) {
+                    if let Some(refusal) = refusal(&error) {
                         // Without it the peer could not tell another key or release from a lost connection.
-                        let _ = stream.write_all(&refusal()).await;
+                        let _ = stream.write_all(&refusal).await;
                     }
                     return Err(broken(error));
                 }
