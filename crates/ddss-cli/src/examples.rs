@@ -370,9 +370,8 @@ Examples:
   ddss river top
   watch ddss river top tokens   the edges of a flow
 
-Each member publishes its counts twice a second. BUSY is the number of messages
-in work on average, BLOCKED that of calls that wait for room, IDLE that of calls
-that wait for a message.";
+Each member publishes its counts twice a second. On average BUSY messages are
+in work, BLOCKED calls wait for room, and IDLE calls wait for a message.";
 
 pub(crate) const RIVER_PUT: &str = "\
 Examples:
