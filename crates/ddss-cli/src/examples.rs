@@ -454,6 +454,12 @@ Examples:
   ddss river files
   ddss river files --json | jq -r '.[].collection'";
 
+pub(crate) const RIVER_REPAIR: &str = "\
+Examples:
+  ddss river repair pages   after a disk or a node was lost
+
+A part goes to two file servers that are there, its own ones first.";
+
 pub(crate) const RIVER_VERIFY: &str = "\
 Examples:
   ddss river verify pages   exit code 1 if a mirror is damaged or away";

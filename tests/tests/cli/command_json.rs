@@ -209,6 +209,7 @@ fn collections(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!(of(&["river", "load", "c", file.to_str().unwrap()])[0]["bytes"], 7);
     assert_eq!(of(&["river", "files"])[0][0]["parts"], 1);
     assert_eq!(of(&["river", "verify", "c"])[0]["damages"], serde_json::json!([]));
+    assert_eq!(of(&["river", "repair", "c"])[0]["repaired"], serde_json::json!([]));
     of(&["release", "river/files/c"]);
 }
 

@@ -54,7 +54,7 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["river", "take"] => &["q", "no-such-program"],
         ["river", "serve"] => &["/nowhere/directory"],
         ["river", "load"] => &["c", "/nowhere/file"],
-        ["river", "cat" | "verify"] => &["c"],
+        ["river", "cat" | "verify" | "repair"] => &["c"],
         ["river", "files"] => &[],
         ["river", "units", "add"] => &["u", "unit"],
         ["river", "units", "work"] => &["u", "no-such-program"],

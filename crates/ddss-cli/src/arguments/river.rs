@@ -48,6 +48,9 @@ pub(crate) enum RiverCommand {
     /// Check both mirrors of a collection
     #[command(after_help = examples::RIVER_VERIFY)]
     Verify(RiverFilesOptions),
+    /// Write damaged and missing mirrors of a collection again
+    #[command(after_help = examples::RIVER_REPAIR)]
+    Repair(RiverFilesOptions),
     /// Lists of work that survive every process: add units, work them off, list and retry them
     #[command(subcommand, after_help = examples::RIVER_UNITS)]
     Units(UnitsCommand),

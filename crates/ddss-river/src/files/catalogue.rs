@@ -93,24 +93,42 @@ impl Catalogue {
         self.table.segment().clone().release().is_ok()
     }
 
+    fn unknown(name: &str) -> QueueError {
+        QueueError::UnknownCollection { collection: name.to_owned() }
+    }
+
+    /// Opens the catalogue of a collection.
+    pub(super) fn open(client: &Client, name: &str) -> Result<Self, QueueError> {
+        match client.table::<[u8]>(&Self::table_name(name)).open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Self::unknown(name)),
+            other => Ok(Self { name: name.to_owned(), table: other? }),
+        }
+    }
+
+    /// Returns a part, with the version of its row.
+    pub(super) fn part(&self, number: u32) -> Result<(PartRow, Version), QueueError> {
+        let at = 1 + u64::from(number);
+        let row = self.table.row(at).get()?;
+        Ok((PartRow::decode(&row).ok_or_else(|| self.damaged(at))?, row.version()))
+    }
+
+    /// Replaces a part, unless another process has done so since its row was read.
+    pub(super) fn replace(&self, number: u32, version: Version, part: &PartRow) -> Result<(), QueueError> {
+        self.table.row(1 + u64::from(number)).put_if(version, &part.encode())?;
+        Ok(())
+    }
+
     /// Reads the parts of a complete collection.
     pub(super) fn read(client: &Client, name: &str) -> Result<Vec<PartRow>, QueueError> {
-        let unknown = || QueueError::UnknownCollection { collection: name.to_owned() };
-        let table = match client.table::<[u8]>(&Self::table_name(name)).open() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
-            other => other?,
-        };
-        let catalogue = Self { name: name.to_owned(), table };
+        let catalogue = Self::open(client, name)?;
         let row = catalogue.table.row(0).get()?;
         if row.version() == Version(0) {
-            return Err(unknown());
+            return Err(Self::unknown(name));
         }
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| row[at + byte]));
         if row.len() < 16 || row[..4] != COLLECTION || word(4) != CHUNK_BYTES || word(8) > PARTS_MAX {
             return Err(catalogue.damaged(0));
         }
-        (1..=u64::from(word(8)))
-            .map(|at| PartRow::decode(&catalogue.table.row(at).get()?).ok_or_else(|| catalogue.damaged(at)))
-            .collect()
+        (0..word(8)).map(|number| catalogue.part(number).map(|(part, _)| part)).collect()
     }
 }

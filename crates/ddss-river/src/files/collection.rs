@@ -59,9 +59,9 @@ pub struct Damage {
 
 /// A process that loads and reads collections. It does one thing at a time.
 pub struct Files {
-    client: Client,
+    pub(super) client: Client,
     options: FilesOptions,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     outbox: SlotMemory,
     /// Stopped when the value is dropped.
     _thread: ProgressThread,
@@ -167,7 +167,8 @@ impl Files {
         Ok(parts)
     }
 
-    fn load_part(
+    /// Loads a part on two servers, up to the end of the reader or so many bytes.
+    pub(super) fn load_part(
         &self,
         generation: u64,
         servers: [u64; 2],
@@ -203,8 +204,7 @@ impl Files {
     /// There is none of this name, or a call failed.
     pub fn read(&mut self, name: &str) -> Result<CollectionReader<'_>, QueueError> {
         let parts = Catalogue::read(&self.client, name)?;
-        let buffer = io::Cursor::new(Vec::new());
-        Ok(CollectionReader { files: self, name: name.to_owned(), parts, part: 0, chunk: 0, buffer })
+        Ok(CollectionReader::new(self, name, 0, parts))
     }
 
     /// Reads each chunk of a collection at both of its servers. Returns what is damaged or missing: a server that does not come, or
@@ -255,7 +255,11 @@ impl Files {
         Ok(None)
     }
 
-    fn wait<T>(&self, what: &'static str, mut attempt: impl FnMut(&mut State) -> Option<T>) -> Result<T, QueueError> {
+    pub(super) fn wait<T>(
+        &self,
+        what: &'static str,
+        mut attempt: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, QueueError> {
         let fenced = || QueueError::Fenced { queue: super::options::GROUP.to_owned() };
         let timeout = self.options.endpoint.timeout;
         let attempt = |state: &mut State| if state.is_fenced { Some(Err(fenced())) } else { attempt(state).map(Ok) };
@@ -278,15 +282,22 @@ impl Files {
 /// goes on.
 #[derive(Debug)]
 pub struct CollectionReader<'f> {
-    files: &'f mut Files,
+    files: &'f Files,
     name: String,
+    /// Number of the first part.
+    first: u32,
     parts: Vec<PartRow>,
     part: usize,
     chunk: u32,
     buffer: io::Cursor<Vec<u8>>,
 }
 
-impl CollectionReader<'_> {
+impl<'f> CollectionReader<'f> {
+    pub(super) fn new(files: &'f Files, name: &str, first: u32, parts: Vec<PartRow>) -> Self {
+        let buffer = io::Cursor::new(Vec::new());
+        Self { files, name: name.to_owned(), first, parts, part: 0, chunk: 0, buffer }
+    }
+
     /// Returns the next chunk. `None` at the end.
     ///
     /// # Errors
@@ -298,7 +309,7 @@ impl CollectionReader<'_> {
                 (self.part, self.chunk) = (self.part + 1, 0);
                 continue;
             }
-            let (number, chunk) = (self.part as u32, self.chunk);
+            let (number, chunk) = (self.first + self.part as u32, self.chunk);
             if chunk == 0 {
                 self.files.shared.call(|state| state.read(number, part, None))?;
             }

@@ -2,13 +2,15 @@
 //!
 //! File servers, readers and writers are members of one group, `river/files`. A part has a random *generation*, by which both
 //! of its servers store it. The table `river/files/NAME` lists the parts of a collection. Bytes travel one-sided, a message
-//! behind them: `port` has the connections, `server` and `client` the two kinds of members, `store` the files of a server.
+//! behind them: `port` has the connections, `server` and `client` the two kinds of members, `store` the files of a server, `repair`
+//! writes lost mirrors again.
 
 mod catalogue;
 mod client;
 mod collection;
 mod options;
 mod port;
+mod repair;
 mod server;
 mod store;
 mod wire;

@@ -304,3 +304,41 @@ fn server_with_a_full_disk_is_named_and_goes_on_with_less() {
     let names: Vec<_> = Files::list(&connect(nodes[1].folder())).unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["small"]);
 }
+
+// If this failed, the loss of a second disk would lose what the first one has lost before.
+#[test]
+fn repair_writes_damaged_and_missing_mirrors_again() {
+    if is_child() {
+        return;
+    }
+    let test = "repair_writes_damaged_and_missing_mirrors_again";
+    let (nodes, mut servers) = two_servers(test);
+    let content = pattern(5, 9 * CHUNK + 3);
+    let mut files = join(&nodes[0]);
+    files.load("pages", &mut Cursor::new(&content)).unwrap();
+    let repaired = |files: &mut Files| -> Vec<_> {
+        files.repair("pages").unwrap().iter().map(|damage| (damage.part, damage.chunk)).collect()
+    };
+    assert_eq!(repaired(&mut files), []);
+    servers[0].damage(2..5);
+    assert_eq!(repaired(&mut files), [(0, Some(2))]);
+    assert_eq!(files.verify("pages").unwrap(), []);
+    // The same chunk at both: the collection stays as it was.
+    servers.iter().for_each(|server| server.damage(4..5));
+    let error = files.repair("pages").unwrap_err();
+    assert!(matches!(&error, QueueError::ChunkLost { part: 0, chunk: 4, .. }), "{error}");
+    servers.iter().for_each(|server| server.damage(4..5));
+    assert_eq!(files.verify("pages").unwrap(), []);
+    drop(files);
+
+    // A server that does not come back, and one in its place.
+    servers[1].process.kill().unwrap();
+    let mut few = Files::join(&connect(nodes[0].folder()), options().timeout(SHORT)).unwrap();
+    let error = few.repair("pages").unwrap_err().to_string();
+    assert!(error.starts_with("two file servers did not come"), "{error}");
+    let _third = serve(test, &nodes[1], "c");
+    assert_eq!(repaired(&mut few), [(0, None)]);
+    drop(few);
+    servers[0].process.kill().unwrap();
+    assert_same(&read_all(&mut join(&nodes[1]), "pages"), &content);
+}

@@ -1,4 +1,4 @@
-//! The commands of mirrored files: `river serve`, `load`, `cat`, `files` and `verify`.
+//! The commands of mirrored files: `river serve`, `load`, `cat`, `files`, `verify` and `repair`.
 
 use crate::arguments::river::{RiverFilesOptions, RiverLoadOptions, RiverServeOptions};
 use crate::arguments::values::DaemonOptions;
@@ -6,7 +6,7 @@ use crate::connect::connect;
 use crate::error::{CommandError, WRITE_STDOUT};
 use crate::output::table::{Table, format_bytes};
 use crate::output::terminal_text::print_warning;
-use ddss_river::{CollectionInfo, FileServer, Files, FilesOptions, QueueError};
+use ddss_river::{CollectionInfo, Damage, FileServer, Files, FilesOptions, QueueError};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -101,13 +101,26 @@ pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError
     Ok(())
 }
 
+/// Writes the damages of a collection again, and shows them.
+pub(super) fn repair(named: &RiverFilesOptions, json: bool) -> Result<(), CommandError> {
+    let damages = join(named, 1)?.repair(&named.name)?;
+    if json {
+        println!("{}", json!({ "collection": named.name, "repaired": damages_as_json(&damages) }));
+    } else {
+        println!("{}: both mirrors of each part are complete, {} of them new", named.name, damages.len());
+    }
+    Ok(())
+}
+
+fn damages_as_json(damages: &[Damage]) -> Vec<Value> {
+    let as_json = |damage: &Damage| json!({ "part": damage.part, "server": format!("{:016x}", damage.server), "chunk": damage.chunk });
+    damages.iter().map(as_json).collect()
+}
+
 pub(super) fn verify(named: &RiverFilesOptions, json: bool) -> Result<(), CommandError> {
     let damages = join(named, 1)?.verify(&named.name)?;
     if json {
-        let damages = damages.iter().map(
-            |damage| json!({ "part": damage.part, "server": format!("{:016x}", damage.server), "chunk": damage.chunk }),
-        );
-        println!("{}", json!({ "collection": named.name, "damages": damages.collect::<Vec<_>>() }));
+        println!("{}", json!({ "collection": named.name, "damages": damages_as_json(&damages) }));
     } else {
         for damage in &damages {
             let (part, server) = (damage.part, damage.server);

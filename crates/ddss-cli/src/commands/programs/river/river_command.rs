@@ -23,6 +23,7 @@ pub(crate) fn run(command: &RiverCommand, json: bool) -> Result<(), CommandError
         RiverCommand::Cat(options) => files::cat(options),
         RiverCommand::Files(place) => files::list(place, json),
         RiverCommand::Verify(options) => files::verify(options, json),
+        RiverCommand::Repair(options) => files::repair(options, json),
         RiverCommand::Units(command) => units::run(command, json),
     }
 }
