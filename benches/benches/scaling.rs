@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use ddss::Strategy;
-use ddss_benches::baseline::{line_ping_pong, line_turns};
+use ddss_benches::baseline::line_ping_pong;
 use ddss_benches::harness::Bench;
-use ddss_benches::system::{Cluster, Crowd, run_crowd};
+use ddss_benches::system::{Cluster, Crowd, line_turns, run_crowd};
 
 /// Number of clients in the row with many.
 const LARGE: usize = 128;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_congestion;
 
+use crate::harness::VethPair;
 use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
-use crate::system::VethPair;
 
 /// Bytes of one request.
 pub(super) const QUESTION_BYTES: usize = 8;

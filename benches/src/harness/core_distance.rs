@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::measure::Meter;
-use super::{Cores, Figure};
-use crate::baseline::line_ping_pong;
+use super::{Cores, Figure, line_ping_pong};
 
 /// Duration of one probe.
 const PROBE_TIME: Duration = Duration::from_micros(200);

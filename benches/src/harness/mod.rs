@@ -4,6 +4,7 @@
 //! `report` prints rows.
 
 mod bench;
+mod cache_line;
 mod compare;
 mod core_distance;
 mod cores;
@@ -14,8 +15,10 @@ mod options;
 mod report;
 mod service;
 mod spin;
+mod veth;
 
 pub use bench::Bench;
+pub use cache_line::line_ping_pong;
 pub use compare::{Compared, Plan};
 pub use core_distance::SAME_CORE_NOTE;
 pub use cores::{Cores, on_all_cores, pin};
@@ -26,3 +29,4 @@ pub use options::Options;
 pub use report::{CONTRACT, Row};
 pub use service::{Service, Turn};
 pub use spin::Spinner;
+pub use veth::VethPair;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, ConnectOptions, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
 
-use super::VethPair;
+use crate::harness::VethPair;
 use crate::harness::{Cores, on_all_cores};
 
 /// Listening ports of daemons in network namespaces of their own, where every port is free.

@@ -1,6 +1,7 @@
 //! Command line arguments of `ddss`.
 
 pub(crate) mod cluster;
+pub(crate) mod demo;
 pub(crate) mod dsm;
 pub(crate) mod map;
 pub(crate) mod river;
@@ -12,11 +13,11 @@ pub(crate) use crate::arguments::cluster::{
 };
 pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions, model};
 
+use crate::arguments::demo::{DemoClientOptions, DemoOptions, DemoRankOptions};
 use crate::arguments::dsm::{DsmCommand, DsmRankOptions};
 use crate::arguments::map::MapCommand;
 use crate::arguments::river::RiverCommand;
 use crate::arguments::values::{octal, placement, size};
-use crate::demo::{DemoClientOptions, DemoOptions, DemoRankOptions};
 use crate::examples;
 use crate::node_process::DemoNodeOptions;
 use crate::output::value_format::ValueFormat;

@@ -39,6 +39,7 @@ pub mod status;
 
 pub use argument_error::BadArgument;
 pub use clock::HybridClock;
+pub use codec::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use failure::{Failure, Outcome};
 pub use ids::{ChannelId, ClientId, NodeId, RequestId, SegmentId, Timestamp, Version};
 pub use limit::Limit;
@@ -46,6 +47,7 @@ pub use model::address::{OWN_AREA, area_of, offset_of, start_of};
 pub use model::bucket::{BucketLayout, BucketLink, BucketSearch, SlotWord};
 pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::map::{BucketGarbage, MapLayout, Orphans};
+pub use model::ranges::{Range, Ranges};
 pub use model::record::Record;
 pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};
 pub use model::spec::{Placement, Spec, Storage};
@@ -56,11 +58,9 @@ pub use peer::replica_reply::{OfferReply, Refusal, ReplicaAck};
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::entry_change::{EntryChange, EntryChangeKind, EntryState};
 pub use request::inline_request::InlinePut;
-pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,
 };
-pub use request::ranges::{Range, Ranges};
 pub use request::request::{BadRequest, Request};
 pub use request::row_list::RowList;
 pub use shard::Shard;

@@ -4,8 +4,8 @@
 //! put can come between two of them. Connections are cut with all messages in flight, clients die during calls, and nodes
 //! pause, or crash and restart with or without their memory. This crate is not a load generator for real daemons.
 //!
-//! `cluster` runs the nodes, `load` the clients, and `check` examines the results. The same seed and commit give the same
-//! trace:
+//! `cluster` runs the nodes and the calls of the clients, `oracle` says which results are right, and `check` examines them. The
+//! same seed and commit give the same trace:
 //!
 //! ```
 //! use ddss_sim::{Scenario, run};
@@ -22,6 +22,7 @@ mod check;
 mod cluster;
 mod dsm;
 mod load;
+mod oracle;
 mod random;
 mod regression_seeds;
 mod river;
@@ -30,13 +31,13 @@ mod round_trips;
 
 pub use campaign::run_seeds;
 pub use capacity_model::{Costs, Load, LoadResult, simulate_load};
-pub use check::{
-    BucketView, CriticalSection, EntryCall, EntryContent, History, MapChecker, MutexChecker, Observation,
-    OperationKind, Step, TimestampChecker, find_linear_order,
-};
 pub use cluster::simulator::run;
 pub use dsm::{DsmReport, DsmScenario, run_dsm};
 pub use load::scenario::{EnginePath, Report, Scenario};
+pub use oracle::{
+    BucketView, CriticalSection, EntryCall, EntryContent, History, MapChecker, MutexChecker, Observation,
+    OperationKind, Step, TimestampChecker, find_linear_order,
+};
 pub use random::Random;
 pub use regression_seeds::KNOWN_SEEDS;
 pub use river::{RiverReport, RiverScenario, run_river};

@@ -1,6 +1,5 @@
 //! The client: a process's attachment to the daemon of its node.
 
-use crate::async_client::tasks::Tasks;
 use crate::call::channels::{Call, NoCompletion};
 use crate::call::retry::Retry;
 use crate::deadline::{Deadline, check_timeout};
@@ -8,6 +7,7 @@ use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::lease::keeper::LeaseKeeper;
 use crate::plan::{CallPlan, Decoder, PlannedCall};
+use crate::reactor::tasks::Tasks;
 use crate::session::Inner;
 use crate::shards::Shards;
 use ddss_core::limits::RING_SLOTS;

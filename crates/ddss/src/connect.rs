@@ -1,13 +1,13 @@
 //! Connecting a client of either form, and its options.
 
 use crate::async_client::client;
-use crate::async_client::ended::Ended;
-use crate::async_client::tasks::Tasks;
 use crate::call::channels::ChannelPool;
 use crate::client::Client;
 use crate::deadline::check_timeout;
 use crate::error::Error;
 use crate::error::reason::Reason;
+use crate::reactor::ended::Ended;
+use crate::reactor::tasks::Tasks;
 use crate::session::{AttachPlan, CallSettings};
 use crate::shards::Shards;
 use ddss_core::limits::{ARENA_BYTES_MAX, CHANNELS_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};

@@ -1,10 +1,11 @@
 //! Entry of a node into a cluster: its listeners, its number, and its right to found a cluster.
 
+use crate::config::addresses::{control_address, shard_address};
 use crate::config::config::Config;
 use crate::control::{
-    Addresses, ClusterOrigin, Identity, Incarnation, clear_left_mark, complete_recovery, control_address,
-    delete_cluster_state, drop_replicated_state, end_founding, forget_names_compared, has_left, join,
-    last_memory_folder, may_found, record_memory_folder, shard_address,
+    Addresses, ClusterOrigin, Identity, Incarnation, clear_left_mark, complete_recovery, delete_cluster_state,
+    drop_replicated_state, end_founding, forget_names_compared, has_left, join, last_memory_folder, may_found,
+    record_memory_folder,
 };
 use crate::shard::event_loop::EventLoop;
 use crate::start_error::StartError;

@@ -16,7 +16,7 @@
 //! | `peers` | connections to other nodes, handshake worker |
 //! | `control` | membership, directory, replication, failure detector |
 //! | `auth` | handshake of nodes under the cluster key |
-//! | `config` | settings, quotas, checks before the start |
+//! | `config` | settings, quotas, ports |
 //! | `status`, `metrics` | status page and HTTP endpoint |
 //!
 //! # Features
@@ -50,6 +50,7 @@ mod log_throttle;
 mod metrics;
 mod node;
 mod peers;
+mod preflight;
 mod privileges;
 mod shard;
 mod start_error;
@@ -62,7 +63,7 @@ mod tests;
 pub use config::config::Config;
 pub use config::env_check::unknown_variables;
 pub use config::quota_table::QuotaTable;
-pub use control::{ControlError, recover};
+pub use control::recover;
 pub use ddss_admin::storage::{
     JOIN_FILE_NAME, OfflineError, OfflineNode, OfflineSegment, STATE_VARIABLE, default_state_folder, record_command,
 };

@@ -3,9 +3,7 @@
 use crate::bootstrap::{Bootstrap, check_founding, check_memory, recall_addresses};
 use crate::config::config::Config;
 use crate::config::quota_table::QuotaTable;
-use crate::control::{
-    BridgeEnd, ControlBridge, ControlConfig, ControlError, ControlPlane, are_names_compared, has_left,
-};
+use crate::control::{BridgeEnd, ControlBridge, ControlConfig, ControlPlane, are_names_compared, has_left};
 use crate::cpu_placement;
 use crate::metrics::Metrics;
 use crate::peers::fabric;
@@ -159,7 +157,7 @@ impl Node {
         shards: &mut [RunningShard],
         bridge_ends: Vec<BridgeEnd>,
         supervisor: &Supervisor,
-    ) -> Result<ControlPlane, ControlError> {
+    ) -> Result<ControlPlane, StartError> {
         let Bootstrap { node, key, origin, address, listener, founder, incarnation, join } = bootstrap;
         let names = shards.iter_mut().flat_map(RunningShard::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());

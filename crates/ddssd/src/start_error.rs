@@ -1,10 +1,9 @@
 //! Failure to start a node.
 
-use crate::control::ControlError;
 use crate::storage::pool_error::PoolError;
 use crate::storage::state_dir::StateDirError;
 use ddss_admin::ExitReason;
-use ddss_admin::KeyError;
+use ddss_admin::{HostPort, KeyError};
 use ddss_core::NodeId;
 use ddss_core::limits::PLANES_MAX;
 use ddss_runtime::RuntimeError;
@@ -168,9 +167,33 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
-    /// The control plane failed to start.
-    #[error(transparent)]
-    Control(#[from] ControlError),
+    /// The thread or a task of the control plane could not be started.
+    #[error("cannot start the control plane: {0}")]
+    Control(String),
+    /// The daemon was told to stop before the cluster had admitted it.
+    #[error("told to stop while joining the cluster at {address}")]
+    Stopped {
+        /// Address of the cluster.
+        address: HostPort,
+    },
+    /// The cluster knows another node under this id.
+    #[error("this node may not be node {node} with the state in {}: {why}", path.display())]
+    Refused {
+        /// Node id.
+        node: u16,
+        /// State folder.
+        path: PathBuf,
+        /// Reason of the failure.
+        why: String,
+    },
+    /// The cluster could not be joined.
+    #[error("cannot join the cluster at {address}: {why}")]
+    Join {
+        /// Address of the cluster.
+        address: HostPort,
+        /// Reason of the failure.
+        why: String,
+    },
     /// A thread failed to start, or ended with an error.
     #[error(transparent)]
     Thread(#[from] RuntimeError),
@@ -199,13 +222,14 @@ impl StartError {
             }
             Self::Folder(StateDirError::InUse { .. }) => ExitReason::InUse,
             Self::Memory(PoolError::Folder(StateDirError::InUse { .. })) => ExitReason::InUse,
-            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => ExitReason::Storage,
-            Self::State { .. } | Self::Control(ControlError::State { .. }) => ExitReason::Storage,
+            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => {
+                ExitReason::Storage
+            }
             Self::NoKey { .. } | Self::Key(_) => ExitReason::Key,
             Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => ExitReason::Network,
-            Self::Control(ControlError::Stopped { .. }) => ExitReason::Stopped,
-            Self::Control(ControlError::Refused { .. }) => ExitReason::Settings,
-            Self::Control(_) => ExitReason::Network,
+            Self::Stopped { .. } => ExitReason::Stopped,
+            Self::Refused { .. } => ExitReason::Settings,
+            Self::Control(_) | Self::Join { .. } => ExitReason::Network,
             Self::Thread(RuntimeError::Setup(inside)) => {
                 inside.downcast_ref().map_or(ExitReason::Failure, Self::exit_reason)
             }

@@ -196,7 +196,7 @@ fn every_message_is_documented_with_its_length() {
             bytes.insert((message, field), bytes_of_type(of));
         }
     }
-    let source = read("crates/ddss-core/src/peer/message_codec.rs");
+    let source = read("crates/ddss-core/src/codec/message_codec.rs");
     let list = source.split_once("\nencode_messages! {\n").unwrap().1.split_once("\n}\n").unwrap().0;
     let mut written: BTreeMap<&str, (u8, usize)> = BTreeMap::new();
     for line in list.lines() {

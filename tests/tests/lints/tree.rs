@@ -76,6 +76,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-runtime/src/affinity.rs",
     "crates/ddss-dsm/src/sys/**",
     "crates/ddss-stream/src/sys/**",
+    "crates/ddss-preload/src/interpose/**",
     "crates/ddss-preload/src/sys/**",
     // Not DDSS itself: libnfs, for the comparison with NFS.
     "crates/ddss-apps/src/sys/**",
@@ -86,20 +87,20 @@ const UNSAFE_FILES: &[&str] = &[
 /// Files on the path of a call, from the caller's thread to the home's memory and back: no lock is permitted there.
 const DATA_PATH: &[&str] = &[
     "crates/ddss/src/async_client/call.rs",
-    "crates/ddss/src/async_client/reactor.rs",
-    "crates/ddss/src/async_client/shared_channel.rs",
-    "crates/ddss/src/async_client/backpressure.rs",
+    "crates/ddss/src/reactor/reactor.rs",
+    "crates/ddss/src/reactor/shared_channel.rs",
+    "crates/ddss/src/reactor/backpressure.rs",
     "crates/ddss/src/call/arena.rs",
-    "crates/ddss/src/session.rs",
+    "crates/ddss/src/session/session.rs",
     "crates/ddss/src/client.rs",
     "crates/ddss/src/call/channels.rs",
     "crates/ddss/src/call/pipeline.rs",
     "crates/ddss/src/call/wait_queue.rs",
     "crates/ddss/src/api/vectored.rs",
-    "crates/ddss/src/local/local_read.rs",
-    "crates/ddss/src/local/mapped_areas.rs",
+    "crates/ddss/src/location/local_read.rs",
+    "crates/ddss/src/session/mapped_areas.rs",
     "crates/ddss/src/api/get_put.rs",
-    "crates/ddss/src/location.rs",
+    "crates/ddss/src/location/location.rs",
     "crates/ddss/src/api/segment.rs",
     "crates/ddss/src/api/word.rs",
     "crates/ddss-ipc/src/client/call_table.rs",
@@ -123,19 +124,15 @@ const DATA_PATH: &[&str] = &[
 
 /// Permitted locks off the fast path: the file, a word of the line, and the time when it is taken.
 const COLD_LOCKS: &[(&str, &str, &str)] = &[
-    (
-        "crates/ddss/src/async_client/backpressure.rs",
-        "queue",
-        "where there is no room for a call, so that it waits anyway",
-    ),
-    ("crates/ddss/src/session.rs", "turn", "by the thread that searches for the next daemon"),
+    ("crates/ddss/src/reactor/backpressure.rs", "queue", "where there is no room for a call, so that it waits anyway"),
+    ("crates/ddss/src/session/session.rs", "turn", "by the thread that searches for the next daemon"),
     (
         "crates/ddss/src/call/wait_queue.rs",
         "queues",
         "where more threads call than there is room for, so that one sleeps anyway",
     ),
     ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by the first asynchronous client"),
-    ("crates/ddss/src/local/mapped_areas.rs", "Areas", "when a segment is opened"),
+    ("crates/ddss/src/session/mapped_areas.rs", "Areas", "when a segment is opened"),
 ];
 
 /// Members that have `#![forbid(unsafe_code)]` in their library and in each of their programs.

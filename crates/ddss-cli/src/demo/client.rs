@@ -1,7 +1,7 @@
 //! Client process of the demonstration: executes a command for each line of input and replies with JSON.
 
-use super::arguments::DemoClientOptions;
 use super::child::{next_command, reply};
+use crate::arguments::demo::DemoClientOptions;
 use crate::error::CommandError;
 use ddss::{Client, ConnectOptions, ErrorKind, Segment, Spec, Strategy, Version};
 use hdrhistogram::Histogram;

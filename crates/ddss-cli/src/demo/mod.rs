@@ -9,7 +9,6 @@
 //! - `data_flow` and `consumer`: messages for four processes, and each of them.
 //! - `client`: the program in a client process. The nodes are `ddssd` processes.
 
-mod arguments;
 mod child;
 mod client;
 mod cluster;
@@ -20,7 +19,6 @@ mod script;
 mod shared_pages;
 mod streams;
 
-pub(crate) use arguments::{DemoClientOptions, DemoOptions, DemoRankOptions};
 pub(crate) use client::run as run_client;
 pub(crate) use plate::run as run_rank;
 pub(crate) use script::run;

@@ -1,7 +1,7 @@
 //! Rank of the demonstration of shared pages: it computes the heat of a band of a plate.
 
-use super::arguments::DemoRankOptions;
 use super::child::reply;
+use crate::arguments::demo::DemoRankOptions;
 use crate::error::CommandError;
 use ddss::Client;
 use ddss_dsm::{Homes, Launch, Region, Space, SpaceError};

@@ -1,8 +1,8 @@
 //! Steps of the demonstration in their order, and their output.
 
-use super::arguments::{DemoOptions, DemoPart};
 use super::child::ChildProcess;
 use super::cluster::DemoCluster;
+use crate::arguments::demo::{DemoOptions, DemoPart};
 use crate::error::CommandError;
 use ddss::Strategy;
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@
 //! (`bucket.rs`). The home reads all buckets of a step at the same time, so it sees no change half done but that one.
 
 use super::bucket::{BucketLayout, BucketLink, SlotWord};
-use crate::request::ranges::Range;
+use crate::model::ranges::Range;
 use arrayvec::ArrayVec;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;

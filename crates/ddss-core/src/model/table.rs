@@ -13,7 +13,7 @@
 //! identifies all records, and holds the lock of the whole table.
 
 use super::segment::Header;
-use crate::request::ranges::Range;
+use crate::model::ranges::Range;
 
 /// Offset of a wait for the change of any row. It lies in no row.
 pub const ANY_ROW: u64 = u64::MAX;

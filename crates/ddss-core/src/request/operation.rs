@@ -3,9 +3,9 @@
 use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::coherence::Model;
+use crate::model::ranges::Ranges;
 use crate::model::segment::PermissionUpdate;
 use crate::request::entry_change::EntryChange;
-use crate::request::ranges::Ranges;
 use crate::request::row_list::RowList;
 use crate::{NodeId, RequestId, SegmentId, Version};
 

@@ -13,7 +13,7 @@ use libc::{iovec, sockaddr, socklen_t};
 ///
 /// `buffer` points to `bytes` bytes that the call may access, or is wrong.
 #[inline]
-pub(super) unsafe fn with_buffer(
+pub(crate) unsafe fn with_buffer(
     buffer: *const c_void,
     bytes: usize,
     native: impl Fn() -> isize,
@@ -32,7 +32,7 @@ pub(super) unsafe fn with_buffer(
 ///
 /// `parts` points to `count` entries, or is wrong, and so are the entries.
 #[inline]
-pub(super) unsafe fn with_list(
+pub(crate) unsafe fn with_list(
     parts: *const iovec,
     count: usize,
     native: impl Fn() -> isize,
@@ -50,7 +50,7 @@ pub(super) unsafe fn with_list(
 /// # Safety
 ///
 /// As for [`internet_address`].
-pub(super) unsafe fn has_no_family(name: *const sockaddr, length: socklen_t) -> bool {
+pub(crate) unsafe fn has_no_family(name: *const sockaddr, length: socklen_t) -> bool {
     // SAFETY: promised by the caller.
     (length as usize) >= size_of::<libc::sa_family_t>()
         && unsafe { ddss_stream::load(name.cast::<libc::sa_family_t>()) } == Some(libc::AF_UNSPEC as libc::sa_family_t)
@@ -61,7 +61,7 @@ pub(super) unsafe fn has_no_family(name: *const sockaddr, length: socklen_t) -> 
 /// # Safety
 ///
 /// `name` is null, wrong, or points to `length` bytes.
-pub(super) unsafe fn internet_address(name: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
+pub(crate) unsafe fn internet_address(name: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
     if name.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
         return None;
     }
@@ -87,7 +87,7 @@ pub(super) unsafe fn internet_address(name: *const sockaddr, length: socklen_t) 
 /// # Safety
 ///
 /// `length` points to a length and `value` to as many bytes, or they are wrong.
-pub(super) unsafe fn put_option(value: *mut c_void, length: *mut socklen_t, answer: c_int) -> c_int {
+pub(crate) unsafe fn put_option(value: *mut c_void, length: *mut socklen_t, answer: c_int) -> c_int {
     // SAFETY: promised by the caller.
     unsafe { put(value.cast(), length, &answer.to_ne_bytes(), size_of::<c_int>() as socklen_t) }
 }
@@ -97,7 +97,7 @@ pub(super) unsafe fn put_option(value: *mut c_void, length: *mut socklen_t, answ
 /// # Safety
 ///
 /// `length` points to a length and `name` to as many bytes, or they are wrong.
-pub(super) unsafe fn put_internet_address(name: *mut sockaddr, length: *mut socklen_t, address: SocketAddr) -> c_int {
+pub(crate) unsafe fn put_internet_address(name: *mut sockaddr, length: *mut socklen_t, address: SocketAddr) -> c_int {
     let mut bytes = [0; size_of::<libc::sockaddr_in6>()];
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     bytes[..2].copy_from_slice(&(family as libc::sa_family_t).to_ne_bytes());

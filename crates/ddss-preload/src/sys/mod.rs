@@ -1,26 +1,16 @@
-//! The library's C side: exported symbols, the next library's symbols, and raw memory of the program.
-
-#[macro_use]
-mod interpose;
+//! The library's C side below its exported calls: the next library's symbols, signals, forks, and raw memory of the program.
 
 mod array;
-mod bypass;
-mod descriptors;
-mod epoll;
 pub(crate) mod errno;
-mod image;
 mod interrupts;
-mod io;
 pub(crate) mod kernel;
-mod memory;
-mod polling;
+pub(crate) mod memory;
+pub(crate) mod process;
+pub(crate) mod raw_calls;
 pub(crate) mod real;
-mod sockets;
-mod stdio;
-mod transfers;
 
 pub(crate) use array::Array;
-pub(crate) use bypass::look_for_raw_calls;
 pub(crate) use errno::report;
-pub(crate) use image::{is_own_process, leave_streams_to_pumps, raise_broken_pipe};
-pub(crate) use interrupts::{ForkGuard, ForkLock, install_fork_functions, install_handlers};
+pub(crate) use interrupts::{ForkGuard, ForkLock, install_handlers};
+pub(crate) use process::{is_own_process, raise_broken_pipe};
+pub(crate) use raw_calls::look as look_for_raw_calls;

@@ -2,7 +2,7 @@
 
 use crate::cluster::simulator::Simulator;
 use crate::load::calls::{Kind, PendingCall};
-use crate::load::permission_oracle::user_of;
+use crate::oracle::permission_oracle::user_of;
 use ddss_core::{Access, Permissions, Principal, SegmentId};
 
 /// Maximum time for which a node may use outdated permissions: its longest pause plus the longest message delay.

@@ -4,7 +4,7 @@ use super::network::Event;
 use super::node::LargeCommit;
 use super::simulator::Simulator;
 use crate::load::calls::{ARENA_BYTES, Client};
-use crate::load::permission_oracle::user_of;
+use crate::oracle::permission_oracle::user_of;
 use ddss_core::{ClientId, Failure, Header, LockToken, NodeId, Record, Timestamp, Version};
 
 impl Simulator {

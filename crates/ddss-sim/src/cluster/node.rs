@@ -1,9 +1,9 @@
 //! A simulated node: its engine, its memory, and its clients.
 
-use crate::check::History;
 use crate::load::calls::{ARENA_BYTES, Client, Target};
-use crate::load::permission_oracle::user_of;
 use crate::load::scenario::Scenario;
+use crate::oracle::History;
+use crate::oracle::permission_oracle::user_of;
 use crate::random::Random;
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{

@@ -3,10 +3,10 @@
 use super::decisions::{Decision, RaftStub};
 use super::network::{Event, Network};
 use super::node::Node;
-use crate::check::{History, MapChecker, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
 use crate::load::calls::{Client, Kind, PendingCall, Target};
-use crate::load::permission_oracle::PermissionOracle;
 use crate::load::scenario::{Report, Scenario};
+use crate::oracle::permission_oracle::PermissionOracle;
+use crate::oracle::{History, MapChecker, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
 use crate::random::Random;
 use ddss_core::{Completion, Model, NodeId, Record, RequestId, SegmentId};
 use ddss_engine::StepId;

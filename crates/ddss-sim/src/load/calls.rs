@@ -1,6 +1,6 @@
 //! Simulated clients and their calls.
 
-use crate::check::{EntryContent, OperationKind};
+use crate::oracle::{EntryContent, OperationKind};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
     ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, MapLayout, Model, RowList, SegmentId, SlotWord,

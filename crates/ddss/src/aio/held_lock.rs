@@ -1,11 +1,11 @@
 //! A lock that a task holds, and its release.
 
 use super::Segment;
-use crate::async_client::reactor::Reactor;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::lease::held_lease::{HeldLease, is_owed};
 use crate::plan::{Decoder, PlannedCall};
+use crate::reactor::reactor::Reactor;
 use crate::value::Stamp;
 use ddss_core::{LockToken, Operation};
 use std::sync::Arc;
@@ -40,7 +40,8 @@ impl HeldLock {
     /// Has the client's keeper renew the lease. Its thread makes blocking calls, so that a runtime that is busy loses no
     /// lock.
     pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
-        self.lease.keep(self.segment.client().blocking(), self.segment.location(), self.token, asked)
+        let client = self.segment.client().blocking();
+        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token, asked)
     }
 
     pub(crate) async fn release(&mut self) -> Result<(), Error> {

@@ -125,7 +125,7 @@ impl Segment {
     }
 
     /// Creates a future that is ready after `time`.
-    pub(crate) fn pause(&self, time: Duration) -> crate::async_client::pause::Pause {
+    pub(crate) fn pause(&self, time: Duration) -> crate::reactor::pause::Pause {
         self.client.pause(time)
     }
 }

@@ -3,8 +3,8 @@
 use super::segment::Segment;
 use super::{only_blocking, twin};
 use crate::error::Error;
+use crate::location::ranges::{bounds_of, fill, split};
 use crate::plan::Reply;
-use crate::plan::ranges::{bounds_of, fill, split};
 use crate::value::{Stamp, Value};
 use ddss_core::PutConditions;
 use ddss_core::limits::RANGES_MAX;

@@ -1,10 +1,10 @@
 //! A single call as a future.
 
-use super::reactor::Reactor;
-use super::shared_channel::StartedCall;
 use crate::call::arena::ArenaRun;
 use crate::call::channels::NoCompletion;
 use crate::plan::{CallPlan, Reply};
+use crate::reactor::reactor::Reactor;
+use crate::reactor::shared_channel::StartedCall;
 use ddss_core::{Completion, Outcome};
 use ddss_ipc::lock_free::CallId;
 use std::future::Future;

@@ -1,9 +1,6 @@
 //! The client with asynchronous calls.
 
 use super::call::{Call, Receiver};
-use super::pause::Pause;
-use super::reactor::Reactor;
-use super::tasks::TaskChannel;
 use crate::call::channels::NoCompletion;
 use crate::call::retry::Retry;
 #[cfg(feature = "tracing")]
@@ -11,6 +8,9 @@ use crate::call::span;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
+use crate::reactor::pause::Pause;
+use crate::reactor::reactor::Reactor;
+use crate::reactor::tasks::TaskChannel;
 use crate::session::Inner;
 use ddss_core::{Completion, Failure, Name, NodeId, Outcome};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Groups of calls of a task: all calls with free capacity go out in one submission.
 
 use super::client::Client;
-use crate::call::call_group::GroupResults;
+use crate::batch::call_group::GroupResults;
 use crate::call::channels::NoCompletion;
 #[cfg(feature = "tracing")]
 use crate::call::span;

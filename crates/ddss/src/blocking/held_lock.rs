@@ -2,10 +2,10 @@
 
 use super::Segment;
 use crate::call::channels::Call;
-use crate::call::priority::Priority;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::lease::held_lease::{HeldLease, is_owed};
+use crate::plan::priority::Priority;
 use crate::plan::{Decoder, PlannedCall};
 use crate::value::Stamp;
 use ddss_core::{LockToken, Operation};
@@ -36,7 +36,8 @@ impl Segment {
 
 impl HeldLock {
     pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
-        self.lease.keep(self.segment.client(), self.segment.location(), self.token, asked)
+        let client = self.segment.client();
+        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token, asked)
     }
 
     pub(crate) fn release(&mut self) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Slots of the arena: a few belong to each channel, large transfers share the rest.
 
-use super::priority::Priority;
 use super::wait_queue::WaitQueue;
+use crate::plan::priority::Priority;
 use ddss_core::ArenaRange;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_ipc::lock_free::SlotBitmap;

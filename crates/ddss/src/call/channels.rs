@@ -8,9 +8,9 @@
 //! holders. Neither waits for capacity that waiting calls use.
 
 use super::arena::{ArenaRun, SharedSlots};
-use super::priority::Priority;
 use super::wait_queue::WaitQueue;
 use crate::deadline::{Deadline, timeout_us};
+use crate::plan::priority::Priority;
 use crate::plan::{CallPlan, Decoder};
 use ddss_core::{ArenaRange, Completion, Failure, Limit, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::lock_free::{PoolGuard, TryLockPool};

@@ -1,6 +1,6 @@
 //! Queue of threads that wait for a channel or arena memory. A thread that finds capacity never enters it.
 
-use super::priority::Priority;
+use crate::plan::priority::Priority;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,12 @@
 //! Lease of a lock guard, renewed by calls of its holder or by the keeper.
 
-use super::keeper::KeptLease;
+use super::keeper::{KeptLease, LeaseKeeper};
 use super::lease_state::Lease;
-use crate::client::Client;
 use crate::error::Error;
 use crate::location::SegmentLocation;
+use crate::session::Inner;
 use ddss_core::{Failure, LockToken};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Lease of a lock guard. A kept one is shared with the keeper.
@@ -24,13 +25,14 @@ impl HeldLease {
     /// Has the keeper renew the lease until the guard ends.
     pub(crate) fn keep(
         &mut self,
-        client: &Client,
+        keeper: &Arc<LeaseKeeper>,
+        inner: &Arc<Inner>,
         location: &SegmentLocation,
         token: LockToken,
         asked: Instant,
     ) -> Result<(), Error> {
         let lease = Lease::granted(self.own.duration(), asked);
-        self.kept = Some(KeptLease::begin(client.keeper(), &client.inner, location, (token, lease))?);
+        self.kept = Some(KeptLease::begin(keeper, inner, location, (token, lease))?);
         Ok(())
     }
 

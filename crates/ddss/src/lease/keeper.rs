@@ -9,12 +9,12 @@
 use super::lease_state::{Lease, Renewal};
 use crate::call::channels::NoCompletion;
 use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
-use crate::call::priority::Priority;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::location::SegmentLocation;
 use crate::plan::CallPlan;
+use crate::plan::priority::Priority;
 use crate::session::Inner;
 use ddss_core::{LockToken, Outcome};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,7 @@
 //! its slots, the key of the slot with the right tag, and the value.
 
 use crate::encoding::{Encoding, Seal};
-use crate::local::local_read::LocalRow;
+use crate::location::local_read::LocalRow;
 use crate::map::entry::{Entry, now_ms};
 use ddss_core::{BucketLayout, BucketLink, SlotWord};
 

@@ -3,7 +3,7 @@
 //! Each operation of the API makes one [`PlannedCall`]. The blocking client runs it on a channel of the calling thread,
 //! the asynchronous client as a future on the channel of its tasks. Neither encodes or decodes anything by itself.
 
-use crate::call::priority::Priority;
+use crate::plan::priority::Priority;
 use ddss_core::limits::{ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX};
 use ddss_core::{ArenaRange, Completion, Operation, Ranges};
 use ddss_ipc::{SharedMemory, WaitClass};

@@ -2,9 +2,8 @@
 //! their replies are decoded.
 
 mod call_plan;
-pub(crate) mod entry_change;
 pub(crate) mod listing;
-pub(crate) mod ranges;
+pub(crate) mod priority;
 pub(crate) mod read_window;
 pub(crate) mod transfer;
 pub(crate) mod write_buffer;

@@ -1,7 +1,7 @@
 //! Configuration of a daemon. Every field has a working default; the [`Settings`] set these fields.
 
+use super::addresses::shard_address;
 use super::quota_table::QuotaTable;
-use crate::control::shard_address;
 use crate::cpu_placement;
 use crate::start_error::StartError;
 use ddss_admin::storage::{MemoryLimit, shard_folder};

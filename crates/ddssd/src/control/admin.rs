@@ -3,13 +3,13 @@
 //! One line of JSON in, one line out; a node that leaves reports its progress first. The socket lies beside the clients'
 //! socket; only the daemon's user and root may use it.
 
-use super::membership::identity::delete_cluster_state;
-use super::membership::name_sample::NameSample;
 use super::membership::voters::DEAD_AFTER;
 use super::rpc::types::{Call, Reply};
-use crate::control::member::Member;
-use crate::control::membership::state_file::remove_file_if_present;
+use crate::control::identity::delete_cluster_state;
+use crate::control::identity::member::Member;
+use crate::control::identity::state_file::remove_file_if_present;
 use crate::control::rpc::context::Context;
+use crate::control::rpc::name_sample::NameSample;
 use ddss_admin::storage::JOIN_FILE_NAME;
 use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeRelease, NodeReport};
 use std::collections::{BTreeMap, HashSet};

@@ -2,7 +2,7 @@
 //!
 //! The engine's tables bound the requests; the decisions of the cluster bound the events.
 
-use crate::control::rpc::addresses::shard_address;
+use crate::config::addresses::shard_address;
 use ddss_admin::PeerAddress;
 use ddss_core::{Failure, Name, NodeId, SegmentId, Shard};
 use ddss_engine::{ClaimId, Proposal, RoleAssignment, StepId};

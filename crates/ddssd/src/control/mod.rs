@@ -6,19 +6,20 @@
 //! no client gets *not found* for a name that another node has created before.
 //!
 //! Files: `runtime` starts the thread and its tasks; `raft/` holds the replicated state, `rpc/` the calls between
-//! control planes, `membership/` joining and leaving. `failure_detector`, `majority_watch` and `stall` decide
+//! control planes, `membership/` joining and leaving. `identity/` has the files that name a node. `failure_detector`, `majority_watch` and `stall` decide
 //! which nodes are usable; `replication` handles leases and failover.
 
 mod admin;
-mod bridge;
 #[cfg(test)]
-mod control_attacks;
+mod attack_tests;
+mod bridge;
+mod departing_nodes;
 mod failure_detector;
 mod fenced_nodes;
 mod handshake_limit;
+mod identity;
 mod majority;
 mod majority_watch;
-mod member;
 mod membership;
 mod owned_names;
 mod raft;
@@ -27,15 +28,12 @@ mod rpc;
 mod runtime;
 mod stall;
 
-pub use runtime::ControlError;
-
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
-pub(crate) use membership::identity::{
+pub(crate) use identity::incarnation::Incarnation;
+pub(crate) use identity::{
     Addresses, ClusterOrigin, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
     forget_names_compared, has_left, last_memory_folder, may_found, record_memory_folder,
 };
-pub(crate) use membership::incarnation::Incarnation;
 pub use membership::recovery::recover;
 pub(crate) use membership::recovery::{complete_recovery, drop_replicated_state};
-pub(crate) use rpc::addresses::{control_address, shard_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

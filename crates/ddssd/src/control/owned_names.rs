@@ -1,9 +1,9 @@
 //! The names that this node owns in the directory.
 
 use super::bridge::{ControlEvent, EventSenders};
-use super::membership::identity::{are_names_compared, mark_names_compared};
 use super::raft::directory::{Directory, NameOwner};
 use super::raft::types::Command;
+use crate::control::identity::{are_names_compared, mark_names_compared};
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use ddss_core::{Name, SegmentId};
 use ddss_engine::{NameState, RoleAssignment};

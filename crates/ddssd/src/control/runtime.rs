@@ -6,12 +6,9 @@ use super::failure_detector::run_periodic_checks;
 use super::fenced_nodes::ProposalsInFlight;
 use super::majority::{Majority, NoMajority};
 use super::membership::founding::founders;
-use super::membership::identity::ClusterOrigin;
-use super::membership::incarnation::Incarnation;
 use super::membership::registration::StartCheck;
 use super::owned_names::{NameComparison, OwnedNames};
 use super::raft::log::LogStore;
-use super::raft::network::RaftNetworkClient;
 use super::raft::state_machine::StateMachine;
 use super::raft::types::{Command, CommandResult, Raft};
 use super::replication::renew_leases;
@@ -21,11 +18,15 @@ use super::rpc::types::{Call, Reply};
 use super::stall::{Stall, detect_stalls};
 use crate::auth::HandshakeError;
 use crate::config::name_resolution::resolve;
+use crate::control::identity::ClusterOrigin;
+use crate::control::identity::incarnation::Incarnation;
+use crate::control::identity::member::Member;
+use crate::control::identity::member::Registration;
 use crate::control::majority_watch::watch_majority;
-use crate::control::member::Member;
-use crate::control::member::Registration;
 use crate::control::rpc::client::RpcClient;
 use crate::control::rpc::context::{Contacts, Context, Health, MembershipChanges, OwnNode};
+use crate::control::rpc::raft_network::RaftNetworkClient;
+use crate::start_error::StartError;
 use crate::status::StatusPage;
 use crate::supervisor::Supervisor;
 use ddss_admin::ClusterKey;
@@ -43,48 +44,6 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc as asynchronous, oneshot};
-
-/// Error of the start of the control plane.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ControlError {
-    /// The stored state is unusable.
-    #[error("cannot use the cluster's state in {}", path.display())]
-    State {
-        /// Path of the state folder.
-        path: PathBuf,
-        /// Reason of the failure.
-        #[source]
-        source: io::Error,
-    },
-    /// The thread or a task could not be started.
-    #[error("cannot start the control plane: {0}")]
-    Start(String),
-    /// The daemon was told to stop before the cluster had admitted it.
-    #[error("told to stop while joining the cluster at {address}")]
-    Stopped {
-        /// Address of the cluster.
-        address: HostPort,
-    },
-    /// The cluster knows another node under this id.
-    #[error("this node may not be node {node} with the state in {}: {why}", path.display())]
-    Refused {
-        /// Node id.
-        node: u16,
-        /// State folder.
-        path: PathBuf,
-        /// Reason of the failure.
-        why: String,
-    },
-    /// The cluster could not be joined.
-    #[error("cannot join the cluster at {address}: {why}")]
-    Join {
-        /// Address of the cluster.
-        address: HostPort,
-        /// Reason of the failure.
-        why: String,
-    },
-}
 
 /// Configuration of a control plane.
 #[derive(Debug)]
@@ -132,14 +91,14 @@ impl ControlPlane {
         config: ControlConfig,
         bridges: Vec<BridgeEnd>,
         supervisor: Supervisor,
-    ) -> Result<Self, ControlError> {
+    ) -> Result<Self, StartError> {
         let (stop, stopped) = oneshot::channel();
         let (started, start_result) = mpsc::sync_channel(1);
         let body = move || {
             let _task = supervisor.register(TASK_NAME);
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
-                Err(error) => return drop(started.send(Err(ControlError::Start(error.to_string())))),
+                Err(error) => return drop(started.send(Err(StartError::Control(error.to_string())))),
             };
             runtime.block_on(async {
                 match start_control_plane(config, bridges, &supervisor).await {
@@ -159,8 +118,8 @@ impl ControlPlane {
             runtime.shutdown_timeout(Duration::from_millis(100));
         };
         let thread = std::thread::Builder::new().name("ddss-control".to_owned()).spawn(body);
-        let thread = thread.map_err(|error| ControlError::Start(error.to_string()))?;
-        let began = start_result.recv().unwrap_or_else(|_| Err(ControlError::Start("its thread ended".to_owned())));
+        let thread = thread.map_err(|error| StartError::Control(error.to_string()))?;
+        let began = start_result.recv().unwrap_or_else(|_| Err(StartError::Control("its thread ended".to_owned())));
         let plane = Self { stop: Some(stop), thread: Some(thread) };
         began.map(|()| plane)
     }
@@ -176,7 +135,7 @@ impl Drop for ControlPlane {
     }
 }
 
-fn group_config() -> Result<Config, ControlError> {
+fn group_config() -> Result<Config, StartError> {
     let config = Config {
         cluster_name: "ddss".to_owned(),
         heartbeat_interval: 100,
@@ -190,16 +149,16 @@ fn group_config() -> Result<Config, ControlError> {
         snapshot_max_chunk_size: 256 << 10,
         ..Config::default()
     };
-    config.validate().map_err(|error| ControlError::Start(error.to_string()))
+    config.validate().map_err(|error| StartError::Control(error.to_string()))
 }
 
 async fn start_control_plane(
     config: ControlConfig,
     bridges: Vec<BridgeEnd>,
     supervisor: &Supervisor,
-) -> Result<Context, ControlError> {
-    let state = |source| ControlError::State { path: config.state_folder.clone(), source };
-    let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
+) -> Result<Context, StartError> {
+    let state = |source| StartError::State { path: config.state_folder.clone(), source };
+    let failed = |error: &dyn std::fmt::Display| StartError::Control(error.to_string());
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, shards: config.shards };
@@ -263,7 +222,7 @@ async fn check_start(
     rpc_client: &RpcClient,
     log: &LogStore,
     state_machine: &StateMachine,
-) -> Result<(), ControlError> {
+) -> Result<(), StartError> {
     let (node, ours) = (config.node.0, Member { address: config.address });
     let mut known: BTreeMap<u16, Member> = state_machine.members().into_iter().collect();
     if let Some(membership) = log.membership() {
@@ -282,7 +241,7 @@ async fn check_start(
     }
     let candidate = StartCheck { node, ours, registration, has_no_state };
     let admitted = candidate.check(rpc_client, known).await;
-    admitted.map_err(|why| ControlError::Refused { node, path: config.state_folder.clone(), why })
+    admitted.map_err(|why| StartError::Refused { node, path: config.state_folder.clone(), why })
 }
 
 /// Spawns a critical task that may return but must not panic.
@@ -477,8 +436,8 @@ pub(crate) fn join(
     (node, shards, incarnation): (Option<u16>, u8, Incarnation),
     limit: Duration,
     stop_flag: &AtomicBool,
-) -> Result<(NodeId, u64), ControlError> {
-    let failed = |why: String| ControlError::Join { address: address.clone(), why };
+) -> Result<(NodeId, u64), StartError> {
+    let failed = |why: String| StartError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let rpc_client = RpcClient::new(key.clone(), PeerHello { node: NodeId::NONE, run: 0, shards });
@@ -538,7 +497,7 @@ pub(crate) fn join(
     let joined = runtime.block_on(async {
         tokio::select! {
             joined = joining => joined,
-            () = wait_for_stop(stop_flag) => Err(ControlError::Stopped { address: address.clone() }),
+            () = wait_for_stop(stop_flag) => Err(StartError::Stopped { address: address.clone() }),
         }
     });
     // Shutdown does not wait for a name service that does not answer.

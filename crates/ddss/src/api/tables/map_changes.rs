@@ -9,8 +9,8 @@ use super::twin;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::error::reason::Reason;
+use crate::location::entry_change::entry_changed;
 use crate::map::entry::{Change, Entry, Expiry, KeyHash, PUT, REMOVE};
-use crate::plan::entry_change::entry_changed;
 use crate::plan::{CallPlan, Outgoing};
 use ddss_core::{BucketLayout, EntryChange, EntryChangeKind, EntryState, SlotWord, Version};
 

@@ -5,11 +5,11 @@
 //! not see the decision of its removal, and would otherwise serve its replicated segments beside the replicas that
 //! take over.
 
-use crate::control::member::Member;
-use crate::control::membership::name_sample::NameSample;
+use crate::control::identity::member::Member;
 use crate::control::raft::directory::Directory;
 use crate::control::raft::types::Command;
 use crate::control::rpc::context::Context;
+use crate::control::rpc::name_sample::NameSample;
 use crate::control::rpc::stream::CONNECT_MAX;
 use crate::control::rpc::types::{Call, Reply};
 use crate::control::rpc::types::{not_now_reply, write_error_reply};
@@ -228,7 +228,7 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::membership::name_sample::LISTED_NAMES_MAX;
+    use crate::control::rpc::name_sample::LISTED_NAMES_MAX;
 
     #[test]
     fn removal_is_finished_by_next_leader() {

@@ -3,7 +3,7 @@
 //! The lists count only for the founding. Afterwards a node becomes a member only by a join: a list that re-added its
 //! nodes would undo each removal.
 
-use crate::control::member::Member;
+use crate::control::identity::member::Member;
 use crate::control::rpc::context::Context;
 use crate::control::rpc::types::Reply;
 use crate::control::rpc::types::{not_now_reply, write_error_reply};

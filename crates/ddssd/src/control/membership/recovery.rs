@@ -4,13 +4,13 @@
 //! after any death. The new cluster has an id of its own, on which its key depends: a node of the former cluster cannot
 //! talk to it by mistake, and is refused when it returns.
 
-use super::identity::{Identity, forget_names_compared, last_memory_folder};
-use super::state_file::remove_file_if_present;
+use crate::config::addresses::control_address;
 use crate::config::config::Config;
-use crate::control::member::Member;
+use crate::control::identity::member::Member;
+use crate::control::identity::state_file::remove_file_if_present;
+use crate::control::identity::{Identity, forget_names_compared, last_memory_folder};
 use crate::control::raft::offline::OfflineState;
 use crate::control::raft::snapshot::install_prepared_snapshot;
-use crate::control::rpc::addresses::control_address;
 use crate::control::rpc::stream::RpcStream;
 use crate::start_error::StartError;
 use crate::storage::state_dir;

@@ -3,10 +3,10 @@
 //! The check runs before its part of the Raft group starts, because a voter that has forgotten its vote could vote
 //! twice. It is repeated while the node runs.
 
-use crate::control::member::Member;
-use crate::control::member::{Registration, address_refusal};
+use crate::config::addresses::control_address;
+use crate::control::identity::member::Member;
+use crate::control::identity::member::{Registration, address_refusal};
 use crate::control::raft::types::{Command, CommandResult};
-use crate::control::rpc::addresses::control_address;
 use crate::control::rpc::client::RpcClient;
 use crate::control::rpc::context::Context;
 use crate::control::rpc::stream::RpcStream;
@@ -148,7 +148,7 @@ impl Context {
 mod tests {
     use super::*;
     use crate::control::handshake_limit::HandshakeLimit;
-    use crate::control::membership::incarnation::Incarnation;
+    use crate::control::identity::incarnation::Incarnation;
     use ddss_admin::{ClusterKey, NodeRelease, ProtocolRange, Release};
     use ddss_core::{NodeId, PeerHello};
     use tokio::net::TcpListener;

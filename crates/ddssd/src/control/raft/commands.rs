@@ -204,8 +204,8 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::member::Registration;
-    use crate::control::membership::incarnation::Incarnation;
+    use crate::control::identity::incarnation::Incarnation;
+    use crate::control::identity::member::Registration;
 
     fn claim(name: &str, home: u16, claim: u64) -> Command {
         Command::Claim { name: name.to_owned(), home, claim }

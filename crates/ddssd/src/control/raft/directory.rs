@@ -2,7 +2,7 @@
 
 pub(crate) use super::records::{DirectoryChange, NameOwner, NodeStatus, ReplicaRecord};
 use super::replicated_counts::ReplicatedCounts;
-use crate::control::member::Registration;
+use crate::control::identity::member::Registration;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -10,8 +10,8 @@
 //! ```
 
 use super::types::{Entry, Group, LogId, StorageError, Vote};
-use crate::control::member::Member;
-use crate::control::membership::state_file::replace_file_atomically;
+use crate::control::identity::member::Member;
+use crate::control::identity::state_file::replace_file_atomically;
 use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogId, StorageIOError};

@@ -1,12 +1,11 @@
 //! The Raft group of the cluster and its replicated state.
 //!
 //! `types` binds the Raft library to our commands; `log` and `snapshot` are its files. `state_machine` applies
-//! committed entries to the `directory` by `commands`; `network` carries its calls.
+//! committed entries to the `directory` by `commands`.
 
 mod commands;
 pub(crate) mod directory;
 pub(crate) mod log;
-pub(crate) mod network;
 mod node_removal;
 pub(crate) mod offline;
 mod reclaim;

@@ -4,7 +4,7 @@ use super::directory::Directory;
 use super::log::read_log;
 use super::snapshot::{StoredSnapshot, prepare_snapshot, read_snapshot};
 use super::types::{LogId, Membership, Vote};
-use crate::control::member::Member;
+use crate::control::identity::member::Member;
 use openraft::{EntryPayload, SnapshotMeta};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

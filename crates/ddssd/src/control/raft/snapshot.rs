@@ -1,8 +1,8 @@
 //! Snapshot file: the directory, with the log position that it includes.
 
 use super::directory::Directory;
-use crate::control::member::Member;
-use crate::control::membership::state_file::replace_file_atomically;
+use crate::control::identity::member::Member;
+use crate::control::identity::state_file::replace_file_atomically;
 use openraft::SnapshotMeta;
 use serde::{Deserialize, Serialize};
 use std::io;

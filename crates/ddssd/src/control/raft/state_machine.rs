@@ -6,7 +6,7 @@ use super::log::{LogStore, is_full};
 use super::snapshot::{StoredSnapshot, read_snapshot, write_snapshot};
 use super::types::{CommandResult, Entry, Group, LogId, Membership, StorageError};
 use crate::control::bridge::{ControlEvent, EventSenders};
-use crate::control::member::Member;
+use crate::control::identity::member::Member;
 use ddss_admin::PeerAddress;
 use ddss_core::{Name, NodeId, SegmentId};
 use ddss_engine::RoleAssignment;

@@ -1,6 +1,6 @@
 //! Types of the Raft group: commands, their results, and the bindings to the Raft library.
 
-use crate::control::member::{Member, Registration};
+use crate::control::identity::member::{Member, Registration};
 use ddss_core::Name;
 use ddss_core::limits::NODES_MAX;
 use serde::{Deserialize, Serialize};

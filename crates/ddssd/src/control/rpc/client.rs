@@ -1,13 +1,13 @@
 //! Client of the calls between control planes.
 
-use super::addresses::control_address;
 use super::batches::{CallBatches, WaitingCall};
 use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
 use super::stream_pool::StreamPool;
 use super::types::{Call, Reply, wrong_reply_type};
-use crate::control::member::Member;
-use crate::control::membership::identity::ClusterOrigin;
-use crate::control::membership::removal::Removal;
+use crate::config::addresses::control_address;
+use crate::control::identity::ClusterOrigin;
+use crate::control::identity::member::Member;
+use crate::control::rpc::removal::Removal;
 use crate::supervisor::Supervisor;
 use ddss_admin::{ClusterKey, NodeRelease};
 use ddss_core::PeerHello;

@@ -3,10 +3,10 @@
 use super::client::RpcClient;
 use super::last_contact::LastContact;
 use super::types::Reply;
+use crate::control::departing_nodes::DepartingNodes;
 use crate::control::fenced_nodes::{FencedNodes, ProposalsInFlight};
+use crate::control::identity::member::{Member, Registration};
 use crate::control::majority::{LEADER_HEARD_WITHIN, Majority};
-use crate::control::member::{Member, Registration};
-use crate::control::membership::departing_nodes::DepartingNodes;
 use crate::control::raft::log::LogFull;
 use crate::control::raft::state_machine::StateMachine;
 use crate::control::raft::types::Raft;

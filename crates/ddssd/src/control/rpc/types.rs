@@ -1,9 +1,9 @@
 //! Calls and replies between control planes.
 
-use crate::control::member::Member;
-use crate::control::member::Registration;
-use crate::control::membership::name_sample::NameSample;
+use crate::control::identity::member::Member;
+use crate::control::identity::member::Registration;
 use crate::control::raft::types::{Command, CommandResult, Group, LogId};
+use crate::control::rpc::name_sample::NameSample;
 use ddss_admin::NodeRelease;
 use openraft::error::{ClientWriteError, InstallSnapshotError, RaftError};
 use openraft::raft::{
