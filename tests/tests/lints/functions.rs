@@ -14,9 +14,7 @@ const LONGER: &[(&str, &str)] = &[
     ("crates/ddss-sim/src/cluster/completions.rs", "done"),
     ("crates/ddss-sim/src/cluster/workload.rs", "choose"),
     ("crates/ddss-sim/src/cluster/workload.rs", "ask_for"),
-    ("crates/ddssd/src/shard/event_loop.rs", "new"),
     ("crates/ddssd/src/shard/executor.rs", "execute"),
-    ("crates/ddssd/src/shard/shard.rs", "start"),
     ("tests/src/bin/client.rs", "obey"),
 ];
 

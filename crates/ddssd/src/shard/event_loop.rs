@@ -73,6 +73,24 @@ pub(crate) struct EventLoopParts {
     pub(crate) liveness: CriticalTask,
 }
 
+/// Creates the engine of a shard, with the limits of the configuration.
+fn new_engine(config: &Config, shard: Shard, run: u32, reads_overlap: bool) -> Engine {
+    let mut engine = Engine::new(&EngineConfig {
+        node: config.node,
+        shard,
+        pool_bytes: config.pool_bytes,
+        peers: config.peers.iter().map(|peer| peer.node).collect(),
+        // The low half of a time in nanoseconds: as good as random.
+        first_generation: run,
+        reads_overlap,
+    });
+    engine.set_file_bytes(config.file_bytes);
+    config.pool_limit.into_iter().for_each(|bytes| engine.set_pool_limit(bytes));
+    engine.set_segments_max(config.segments);
+    engine.set_waits_per_client(config.waits_per_client);
+    engine
+}
+
 impl EventLoop {
     /// Requests taken in one round.
     const BATCH: usize = 256;
@@ -109,19 +127,7 @@ impl EventLoop {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
         let scratch_region = register(&memory.scratch, Trust::Sealed)?;
-        let mut engine = Engine::new(&EngineConfig {
-            node: config.node,
-            shard,
-            pool_bytes: config.pool_bytes,
-            peers: config.peers.iter().map(|peer| peer.node).collect(),
-            // The low half of a time in nanoseconds: as good as random.
-            first_generation: run,
-            reads_overlap: fabric.capabilities().reads_overlap,
-        });
-        engine.set_file_bytes(config.file_bytes);
-        config.pool_limit.into_iter().for_each(|bytes| engine.set_pool_limit(bytes));
-        engine.set_segments_max(config.segments);
-        engine.set_waits_per_client(config.waits_per_client);
+        let mut engine = new_engine(config, shard, run, fabric.capabilities().reads_overlap);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
             let RecoveryReport { segments, bytes, undone, .. } = found;

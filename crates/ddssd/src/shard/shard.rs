@@ -29,6 +29,7 @@ use ddss_engine::NameState;
 use ddss_ipc::{Acceptor, AcceptorConfig, Inbox, InheritedSocket, IpcServer, UserLimit, socket_name};
 use ddss_runtime::{ProgressThread, prefer_memory_node as prefer_memory};
 use ddss_verbs::Fabric;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
@@ -98,49 +99,25 @@ impl PreparedShard {
         let Self { shard, config, run, placement, mut fabric, memory, page } = self;
         let socket = config.folder.join(socket_name(shard.index()));
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
-        // Socket activation passes the socket of the first shard.
-        let may_inherit = config.inherit_socket && shard.index() == 0;
-        let inherited = if may_inherit { InheritedSocket::take().map_err(at_socket)? } else { None };
-        if inherited.is_some() {
-            tracing::info!(socket = %socket.display(), "inherited the clients' socket from the service manager");
-        }
+        let inherited = inherited_socket(&config, shard, &socket).map_err(at_socket)?;
         let server = IpcServer::open(config.node).map_err(at_socket)?;
-        let audiences = AreaAudiences::default();
-        let quotas = SharedQuotas::default();
+        let (audiences, quotas) = (AreaAudiences::default(), SharedQuotas::default());
+        let handshakes = HandshakeCounts::default();
         quotas.set(config.quotas.for_shard(shard.count()));
-        let user_quotas = quotas.clone();
         let mut acceptor = AcceptorConfig::new(&server);
         acceptor.socket_mode = config.socket_mode;
         acceptor.shards = shard.count();
         acceptor.release = Release::long();
         acceptor.area_access = audiences.access_check();
-        // The acceptor's thread owns this closure until it ends.
-        let liveness = supervisor.register("the acceptor");
-        acceptor.user_limit = UserLimit::new(move |uid, clients| {
-            liveness.check_fault();
-            user_quotas.admit(uid, clients)
-        });
+        acceptor.user_limit = user_limit(quotas.clone(), supervisor);
         let inbox = server.inbox();
-        let unopened = (acceptor, inherited);
-        let hello = PeerHello { node: config.node, run, shards: shard.count() };
-        let handshakes = HandshakeCounts::default();
-        let verifier = |key| {
-            HandshakeVerifier::new(
-                key,
-                Purpose::Data(shard.index()),
-                hello,
-                handshakes.clone(),
-                supervisor.register("the handshake verifier"),
-            )
-        };
-        let mut handshake_worker = None;
-        if let Some(verifier) = config.key.clone().map(verifier) {
-            if fabric.capabilities().has_admission_filter {
-                fabric.set_admission_filter(Box::new(verifier)).map_err(StartError::Network)?;
-            } else {
-                handshake_worker = Some(HandshakeWorker::start(verifier, server.inbox()).map_err(StartError::Network)?);
-            }
-        }
+        let verifier = config.key.clone().map(|key| {
+            let hello = PeerHello { node: config.node, run, shards: shard.count() };
+            let liveness = supervisor.register("the handshake verifier");
+            HandshakeVerifier::new(key, Purpose::Data(shard.index()), hello, handshakes.clone(), liveness)
+        });
+        let handshake_worker = verifier.map(|verifier| verify_handshakes(fabric.as_mut(), verifier, server.inbox()));
+        let handshake_worker = handshake_worker.transpose().map_err(StartError::Network)?.flatten();
         let recorder = Recorder::new(config.node, page.clone(), CLIENTS_MAX);
         let config_copy = config.clone();
         let (names_sender, names) = mpsc::sync_channel(1);
@@ -170,14 +147,12 @@ impl PreparedShard {
             Ok::<_, StartError>(event_loop)
         })?;
         let names = names.recv().unwrap_or_default();
-        let (progress, unopened) = (Some(progress), Some(unopened));
-        let (acceptor, quotas) = (None, quotas_copy);
         Ok(RunningShard {
             shard,
-            acceptor,
-            progress,
-            unopened,
-            quotas,
+            acceptor: None,
+            progress: Some(progress),
+            unopened: Some((acceptor, inherited)),
+            quotas: quotas_copy,
             names,
             page,
             socket,
@@ -186,6 +161,39 @@ impl PreparedShard {
             placement,
         })
     }
+}
+
+/// Takes the clients' socket from the service manager, which passes that of the first shard.
+fn inherited_socket(config: &Config, shard: Shard, socket: &Path) -> io::Result<Option<InheritedSocket>> {
+    if !config.inherit_socket || shard.index() > 0 {
+        return Ok(None);
+    }
+    let inherited = InheritedSocket::take()?;
+    if inherited.is_some() {
+        tracing::info!(socket = %socket.display(), "inherited the clients' socket from the service manager");
+    }
+    Ok(inherited)
+}
+
+/// Lets the fabric verify handshakes, or a worker if the fabric cannot.
+fn verify_handshakes(
+    fabric: &mut dyn Fabric,
+    verifier: HandshakeVerifier,
+    inbox: Inbox,
+) -> io::Result<Option<HandshakeWorker>> {
+    if fabric.capabilities().has_admission_filter {
+        return fabric.set_admission_filter(Box::new(verifier)).map(|()| None);
+    }
+    HandshakeWorker::start(verifier, inbox).map(Some)
+}
+
+/// Returns the limit on the clients of each user. The acceptor's thread owns it until it ends.
+fn user_limit(quotas: SharedQuotas, supervisor: &Supervisor) -> UserLimit {
+    let liveness = supervisor.register("the acceptor");
+    UserLimit::new(move |uid, clients| {
+        liveness.check_fault();
+        quotas.admit(uid, clients)
+    })
 }
 
 fn thread_name(shard: Shard) -> String {
