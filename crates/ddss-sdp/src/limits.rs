@@ -18,8 +18,6 @@ pub const CREDITS_RESERVED: u32 = 2;
 pub const NAGLE_MS: u64 = 100;
 /// Time after which the caller withdraws an advertisement that has no outcome, in milliseconds.
 pub const ADVERTISEMENT_MS: u64 = 1000;
-/// Time after which the caller closes a connection that does not answer a withdrawal, in milliseconds.
-pub const WITHDRAWAL_MS: u64 = 5000;
 /// Bytes of an integrated buffer if nothing else is configured.
 pub const RING_BYTES_DEFAULT: usize = 256 << 10;
 /// Bytes of an integrated buffer at most.

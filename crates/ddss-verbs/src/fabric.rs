@@ -41,8 +41,6 @@ impl Rights {
 pub enum Trust {
     /// A memfd sealed against shrinking, which is checked. Any process may write it at any time.
     Sealed,
-    /// A file that only the caller can shrink, as the caller guarantees. Any process may write it at any time.
-    CallerAssured,
     /// Memory that only the caller can shrink and only the polling thread writes, as the caller guarantees. Nothing
     /// changes it during a poll except that poll, so payload need not be copied before it is checksummed. If the
     /// guarantee is false, checksums are wrong and connections end.

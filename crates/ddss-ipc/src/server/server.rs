@@ -380,13 +380,6 @@ impl IpcServer {
         self.client_slot(client).map(|slot| &slot.session.arena)
     }
 
-    /// Returns the file of a client's arena, its offset there and its length, so that a fabric can map and register the
-    /// same memory.
-    pub fn arena_file(&self, client: ClientId) -> Option<(BorrowedFd<'_>, usize, usize)> {
-        let arena = self.arena(client)?;
-        Some((arena.descriptor(), arena.offset(), arena.len()))
-    }
-
     /// Returns the credentials of a client.
     pub fn credentials(&self, client: ClientId) -> Option<Credentials> {
         self.client_slot(client).map(|slot| slot.session.credentials)

@@ -267,8 +267,8 @@ impl BasicStream {
     /// until there is an [outcome](Self::take_outcome).
     ///
     /// The memory stays as it is until then. The engine has no clock for this: the caller [withdraws](Self::withdraw)
-    /// after [`ADVERTISEMENT_MS`](crate::limits::ADVERTISEMENT_MS), and closes the connection if no outcome follows
-    /// within [`WITHDRAWAL_MS`](crate::limits::WITHDRAWAL_MS).
+    /// after [`ADVERTISEMENT_MS`](crate::limits::ADVERTISEMENT_MS), and closes the connection if it gives up before the
+    /// outcome.
     ///
     /// # Errors
     /// The plan has no zero copy, another advertisement is outstanding, there is no buffer, or the lengths are wrong.

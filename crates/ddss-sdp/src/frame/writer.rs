@@ -136,12 +136,6 @@ impl FrameWriter {
         self.head == self.sealed_end()
     }
 
-    /// Returns true if the socket has taken everything in front of the open frame.
-    #[must_use]
-    pub fn is_open_frame_next(&self) -> bool {
-        self.last.is_some_and(|last| last.start == self.head)
-    }
-
     /// Returns bytes that wait, in one or two slices: the open frame, which it seals, and everything in front of it.
     /// The open frame stays behind while [`SEAL_AHEAD_BYTES`] wait in front of it. Nothing else stays behind.
     pub fn parts(&mut self) -> [&[u8]; 2] {
