@@ -7,8 +7,6 @@ const LINES_MAX: usize = 70;
 
 /// Longer functions, by file and name. Entries only go: nearly all are one table of alternatives.
 const LONGER: &[(&str, &str)] = &[
-    ("crates/ddss-core/src/request/request.rs", "encode"),
-    ("crates/ddss-core/src/request/request.rs", "decode_operation"),
     ("crates/ddss-core/src/request/request/tests.rs", "operations"),
     ("crates/ddss-sim/src/cluster/executor.rs", "act"),
     ("crates/ddss-sim/src/cluster/completions.rs", "done"),

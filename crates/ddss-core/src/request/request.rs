@@ -104,135 +104,72 @@ impl Request {
 
     /// Encodes as a ring entry; the ring adds its sequence in the low half of the first word.
     pub fn encode(&self) -> Entry {
-        let mut entry = [0; 8];
-        entry[1] = self.id.0;
-        entry[5] = self.timeout_us.into();
-        let op = match self.operation {
-            Operation::Null => OP_NULL,
-            Operation::Allocate { spec_and_name: range } => {
-                put_range(&mut entry, range);
-                OP_ALLOCATE
-            }
-            Operation::Open { name: range } => {
-                put_range(&mut entry, range);
-                OP_OPEN
-            }
-            Operation::Release { segment } => {
-                entry[2] = segment.to_bits();
-                OP_RELEASE
-            }
+        let mut entry = EntryFields([0, self.id.0, 0, 0, 0, self.timeout_us.into(), 0, 0]);
+        let out = &mut entry;
+        match self.operation {
+            Operation::Null => out.op(OP_NULL),
+            Operation::Allocate { spec_and_name: range } => out.op(OP_ALLOCATE).range(range),
+            Operation::Open { name: range } => out.op(OP_OPEN).range(range),
+            Operation::Release { segment } => out.op(OP_RELEASE).segment(segment),
             Operation::Get { segment, offset, into, inline, options } => {
-                (entry[2], entry[3]) = (segment.to_bits(), offset);
-                put_range(&mut entry, into);
-                put_read_options(&mut entry, options);
-                put_flags(&mut entry, &[(inline, FLAG_INLINE)]);
-                OP_GET
+                let out = out.op(OP_GET).segment(segment).offset(offset).range(into);
+                out.read_options(options).flag(inline, FLAG_INLINE)
             }
             Operation::GetMany { segment, list, ranges, options } => {
-                (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
-                put_range(&mut entry, list);
-                put_read_options(&mut entry, options);
-                OP_GET_MANY
+                out.op(OP_GET_MANY).segment(segment).offset(ranges.into()).range(list).read_options(options)
             }
             Operation::GetRows { segment, range, list, requested_model } => {
-                (entry[2], entry[3]) = (segment.to_bits(), list.rows() as u64);
-                put_range(&mut entry, range);
-                put_read_options(&mut entry, ReadOptions { requested_model, version: None });
-                put_flags(&mut entry, &[(true, FLAG_ROW)]);
-                OP_GET_MANY
+                let out = out.op(OP_GET_MANY).segment(segment).offset(list.rows() as u64).range(range);
+                out.read_options(ReadOptions { requested_model, version: None }).flag(true, FLAG_ROW)
             }
             Operation::Put { segment, offset, from, conditions } => {
-                (entry[2], entry[3]) = (segment.to_bits(), offset);
-                put_conditions(&mut entry, conditions);
-                match from {
-                    Payload::Arena(range) => put_range(&mut entry, range),
-                    Payload::Inline { bytes, length } => put_inline(&mut entry, &conditions, &bytes, length),
-                }
-                OP_PUT
+                out.op(OP_PUT).segment(segment).offset(offset).conditions(conditions).payload(from, &conditions)
             }
             Operation::PutMany { segment, list, ranges, conditions } => {
-                (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
-                put_conditions(&mut entry, conditions);
-                put_range(&mut entry, list);
-                OP_PUT_MANY
+                out.op(OP_PUT_MANY).segment(segment).offset(ranges.into()).range(list).conditions(conditions)
             }
             Operation::UploadPart { segment, part: Part { upload, at, total }, from } => {
-                (entry[2], entry[3]) = (segment.to_bits(), at.into());
-                (entry[6], entry[7]) = (upload.0.into(), total.into());
-                put_range(&mut entry, from);
-                OP_UPLOAD_PART
+                let out = out.op(OP_UPLOAD_PART).segment(segment).offset(at.into()).range(from);
+                out.words(upload.0.into(), total.into())
             }
             Operation::CommitUpload { segment, offset, upload, conditions } => {
-                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, upload.0.into());
-                put_conditions(&mut entry, conditions);
-                OP_COMMIT_UPLOAD
+                let out = out.op(OP_COMMIT_UPLOAD).segment(segment).offset(offset);
+                out.length(upload.0.into()).conditions(conditions)
             }
             Operation::DropUpload { segment, upload } => {
-                (entry[2], entry[6]) = (segment.to_bits(), upload.0.into());
-                OP_DROP_UPLOAD
+                out.op(OP_DROP_UPLOAD).segment(segment).words(upload.0.into(), 0)
             }
             Operation::Atomic { segment, offset, change, token } => {
-                let (kind, first, second) = change.to_parts();
-                let under = token.unwrap_or_default().0;
-                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, u64::from(kind) | under >> 32 << 32);
-                (entry[6], entry[7]) = (first, second);
-                entry[5] |= under << 32;
-                put_flags(&mut entry, &[(token.is_some(), FLAG_TOKEN)]);
-                OP_ATOMIC
+                out.op(OP_ATOMIC).segment(segment).offset(offset).change(change, token)
             }
             Operation::Await { segment, offset, above } => {
-                (entry[2], entry[3], entry[6]) = (segment.to_bits(), offset, above.0);
-                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
-                OP_AWAIT
+                out.op(OP_AWAIT).segment(segment).offset(offset).words(above.0, 0).flag(self.parks, FLAG_PARKED)
             }
-            Operation::Lock { segment, lock_request } => {
-                (entry[2], entry[6]) = (segment.to_bits(), lock_request.lease_us.into());
-                entry[3] = lock_request.row_offset.unwrap_or(0);
-                put_flags(&mut entry, &[(lock_request.row_offset.is_some(), FLAG_ROW)]);
-                put_flags(&mut entry, &[(lock_request.shared, FLAG_SHARED), (lock_request.no_wait, FLAG_NO_WAIT)]);
-                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
-                OP_LOCK
+            Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us, row_offset } } => {
+                let out = out.op(OP_LOCK).segment(segment).offset(row_offset.unwrap_or(0)).words(lease_us.into(), 0);
+                let out = out.flag(row_offset.is_some(), FLAG_ROW).flag(shared, FLAG_SHARED);
+                out.flag(no_wait, FLAG_NO_WAIT).flag(self.parks, FLAG_PARKED)
             }
-            Operation::Unlock { segment, token } => {
-                (entry[2], entry[6]) = (segment.to_bits(), token.0);
-                OP_UNLOCK
-            }
+            Operation::Unlock { segment, token } => out.op(OP_UNLOCK).segment(segment).words(token.0, 0),
             Operation::Renew { segment, token, lease_us } => {
-                (entry[2], entry[6], entry[7]) = (segment.to_bits(), token.0, lease_us.into());
-                OP_RENEW
+                out.op(OP_RENEW).segment(segment).words(token.0, lease_us.into())
             }
-            Operation::List { node, text } => {
-                entry[3] = node.0.into();
-                put_range(&mut entry, text);
-                OP_LIST
-            }
-            Operation::Stat { segment, page } => {
-                entry[2] = segment.to_bits();
-                put_range(&mut entry, page);
-                OP_STAT
-            }
+            Operation::List { node, text } => out.op(OP_LIST).offset(node.0.into()).range(text),
+            Operation::Stat { segment, page } => out.op(OP_STAT).segment(segment).range(page),
             Operation::Permit { segment, update } => {
-                entry[2] = segment.to_bits();
-                [entry[6], entry[7]] = update.to_words();
-                OP_PERMIT
+                let [first, second] = update.to_words();
+                out.op(OP_PERMIT).segment(segment).words(first, second)
             }
-            Operation::Break { segment } => {
-                entry[2] = segment.to_bits();
-                OP_BREAK
-            }
+            Operation::Break { segment } => out.op(OP_BREAK).segment(segment),
             Operation::Sweep { segment, first, buckets } => {
-                (entry[2], entry[3], entry[6]) = (segment.to_bits(), first, buckets);
-                OP_SWEEP
+                out.op(OP_SWEEP).segment(segment).offset(first).words(buckets, 0)
             }
             Operation::Cancel { segment, request } => {
-                (entry[2], entry[6]) = (segment.to_bits(), request.0);
-                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
-                OP_CANCEL
+                out.op(OP_CANCEL).segment(segment).words(request.0, 0).flag(self.parks, FLAG_PARKED)
             }
-            Operation::Collect => OP_COLLECT,
+            Operation::Collect => out.op(OP_COLLECT),
         };
-        entry[0] |= u64::from(op) << 32;
-        entry
+        entry.0
     }
 
     /// Decodes an untrusted copy of an entry.
@@ -284,135 +221,173 @@ impl Request {
         if Self::is_null(entry) {
             return Ok(Operation::Null);
         }
-        let flags = (entry[0] >> 48) as u16;
-        let segment = SegmentId::from_bits(entry[2]);
-        let offset = entry[3];
-        let inline = flags & FLAG_INLINE != 0;
-        let (op, model) = ((entry[0] >> 32) as u8, (entry[0] >> 40) as u8);
-        let known = match op {
-            OP_GET => FLAG_INLINE | FLAG_VERSION,
-            OP_GET_MANY if flags & FLAG_ROW != 0 => FLAG_ROW,
-            OP_GET_MANY => FLAG_VERSION,
-            OP_PUT if inline => FLAG_INLINE,
-            OP_PUT => FLAG_VERSION | FLAG_TOKEN | FLAG_ENTRY,
-            OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,
-            OP_ATOMIC => FLAG_TOKEN,
-            OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED | FLAG_ROW,
-            OP_AWAIT | OP_CANCEL => FLAG_PARKED,
-            _ => 0,
-        };
-        let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY | OP_COMMIT_UPLOAD);
-        if flags & !known != 0 || (model != 0 && !has_model) {
-            return Err(Failure::Malformed);
-        }
+        let (op, model, flags) = ((entry[0] >> 32) as u8, (entry[0] >> 40) as u8, (entry[0] >> 48) as u16);
+        let (segment, offset, inline) = (SegmentId::from_bits(entry[2]), entry[3], flags & FLAG_INLINE != 0);
+        check_flags(op, model, flags)?;
         if op == OP_ATOMIC {
             return take_atomic(entry, segment, offset, flags);
         }
         let bytes = u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
+        let length = bytes as usize;
         let range = ArenaRange { slot: (entry[5] >> 32) as u32, bytes };
-        match op {
-            OP_ALLOCATE if bytes as usize <= Spec::ENCODED_BYTES + NAME_BYTES_MAX => {
-                Ok(Operation::Allocate { spec_and_name: range })
+        Ok(match op {
+            OP_ALLOCATE if length <= Spec::ENCODED_BYTES + NAME_BYTES_MAX => {
+                Operation::Allocate { spec_and_name: range }
             }
-            OP_OPEN if bytes as usize <= NAME_BYTES_MAX => Ok(Operation::Open { name: range }),
-            OP_ALLOCATE | OP_OPEN => Err(Failure::BadName),
-            OP_RELEASE => Ok(Operation::Release { segment }),
-            OP_GET | OP_PUT if bytes as usize > TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
-            OP_GET if inline && bytes as usize > INLINE_REPLY_BYTES_MAX => Err(Failure::Malformed),
-            OP_GET => Ok(Operation::Get { segment, offset, into: range, inline, options: take_read_options(entry)? }),
+            OP_OPEN if length <= NAME_BYTES_MAX => Operation::Open { name: range },
+            OP_LIST if length <= LIST_TEXT_BYTES_MAX => {
+                Operation::List { node: NodeId(u16::try_from(offset).map_err(|_| Failure::Malformed)?), text: range }
+            }
+            OP_ALLOCATE | OP_OPEN | OP_LIST => return Err(Failure::BadName),
+            OP_RELEASE => Operation::Release { segment },
+            OP_GET | OP_PUT if length > TRANSFER_BYTES_MAX => return Err(Failure::TooLarge),
+            OP_GET if inline && length > INLINE_REPLY_BYTES_MAX => return Err(Failure::Malformed),
+            OP_GET => Operation::Get { segment, offset, into: range, inline, options: take_read_options(entry)? },
             OP_GET_MANY if flags & FLAG_ROW != 0 => {
                 let list = RowList::of_request(offset, bytes).ok_or(Failure::Malformed)?;
                 let ReadOptions { requested_model, .. } = take_read_options(entry)?;
-                Ok(Operation::GetRows { segment, range, list, requested_model })
+                Operation::GetRows { segment, range, list, requested_model }
             }
             OP_GET_MANY => {
-                let ranges = take_ranges(offset, bytes)?;
-                Ok(Operation::GetMany { segment, list: range, ranges, options: take_read_options(entry)? })
+                let (ranges, options) = (take_ranges(offset, bytes)?, take_read_options(entry)?);
+                Operation::GetMany { segment, list: range, ranges, options }
             }
             OP_PUT if inline => {
                 let (from, requested_model) = (take_inline(entry, bytes)?, asked_of_a_put(model)?);
-                Ok(Operation::Put {
-                    segment,
-                    offset,
-                    from,
-                    conditions: PutConditions { requested_model, ..PutConditions::default() },
-                })
+                let conditions = PutConditions { requested_model, ..PutConditions::default() };
+                Operation::Put { segment, offset, from, conditions }
             }
             OP_PUT => {
-                Ok(Operation::Put { segment, offset, from: Payload::Arena(range), conditions: take_conditions(entry)? })
+                Operation::Put { segment, offset, from: Payload::Arena(range), conditions: take_conditions(entry)? }
             }
             OP_PUT_MANY => {
-                let ranges = take_ranges(offset, bytes)?;
-                Ok(Operation::PutMany { segment, list: range, ranges, conditions: take_conditions(entry)? })
+                let (ranges, conditions) = (take_ranges(offset, bytes)?, take_conditions(entry)?);
+                Operation::PutMany { segment, list: range, ranges, conditions }
             }
-            OP_UPLOAD_PART => Ok(Operation::UploadPart {
-                segment,
-                part: take_part([offset, entry[6], entry[7]], bytes)?,
-                from: range,
-            }),
+            OP_UPLOAD_PART => {
+                let part = take_part([offset, entry[6], entry[7]], bytes)?;
+                Operation::UploadPart { segment, part, from: range }
+            }
             OP_COMMIT_UPLOAD => {
                 let (upload, conditions) = (UploadId(bytes), take_conditions(entry)?);
-                Ok(Operation::CommitUpload { segment, offset, upload, conditions })
+                Operation::CommitUpload { segment, offset, upload, conditions }
             }
-            OP_DROP_UPLOAD => Ok(Operation::DropUpload { segment, upload: UploadId(take_u32(entry[6])?) }),
-            OP_AWAIT => Ok(Operation::Await { segment, offset, above: Version(entry[6]) }),
-            OP_LOCK => {
-                let lease_us = take_lease(entry[6])?;
-                let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
-                let row_offset = (flags & FLAG_ROW != 0).then_some(offset);
-                Ok(Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us, row_offset } })
+            OP_DROP_UPLOAD => Operation::DropUpload { segment, upload: UploadId(take_u32(entry[6])?) },
+            OP_AWAIT => Operation::Await { segment, offset, above: Version(entry[6]) },
+            OP_LOCK => Operation::Lock { segment, lock_request: take_lock_request(entry, flags)? },
+            OP_UNLOCK => Operation::Unlock { segment, token: LockToken(entry[6]) },
+            OP_RENEW => Operation::Renew { segment, token: LockToken(entry[6]), lease_us: take_lease(entry[7])? },
+            OP_STAT => Operation::Stat { segment, page: range },
+            OP_BREAK => Operation::Break { segment },
+            OP_SWEEP => Operation::Sweep { segment, first: offset, buckets: entry[6] },
+            OP_COLLECT => Operation::Collect,
+            OP_CANCEL => Operation::Cancel { segment, request: RequestId(entry[6]) },
+            OP_PERMIT => Operation::Permit { segment, update: PermissionUpdate::from_words([entry[6], entry[7]])? },
+            _ => return Err(Failure::Unsupported),
+        })
+    }
+}
+
+/// Fields of an entry that is encoded.
+struct EntryFields(Entry);
+
+impl EntryFields {
+    fn op(&mut self, op: u8) -> &mut Self {
+        self.0[0] |= u64::from(op) << 32;
+        self
+    }
+
+    fn model(&mut self, kind: u8) -> &mut Self {
+        self.0[0] |= u64::from(kind) << 40;
+        self
+    }
+
+    /// Sets a flag if it applies.
+    fn flag(&mut self, is_set: bool, flag: u16) -> &mut Self {
+        self.0[0] |= if is_set { u64::from(flag) << 48 } else { 0 };
+        self
+    }
+
+    fn segment(&mut self, segment: SegmentId) -> &mut Self {
+        self.0[2] = segment.to_bits();
+        self
+    }
+
+    fn offset(&mut self, offset: u64) -> &mut Self {
+        self.0[3] = offset;
+        self
+    }
+
+    fn length(&mut self, length: u64) -> &mut Self {
+        self.0[4] = length;
+        self
+    }
+
+    fn slot(&mut self, slot: u32) -> &mut Self {
+        self.0[5] |= u64::from(slot) << 32;
+        self
+    }
+
+    fn words(&mut self, first: u64, second: u64) -> &mut Self {
+        (self.0[6], self.0[7]) = (first, second);
+        self
+    }
+
+    fn range(&mut self, range: ArenaRange) -> &mut Self {
+        self.length(range.bytes.into()).slot(range.slot)
+    }
+
+    fn read_options(&mut self, options: ReadOptions) -> &mut Self {
+        let (kind, parameter) = options.requested_model.map_or((0, 0), Model::to_parts);
+        let version = options.version.unwrap_or_default().0;
+        self.model(kind).words(parameter.into(), version).flag(options.version.is_some(), FLAG_VERSION)
+    }
+
+    fn conditions(&mut self, conditions: PutConditions) -> &mut Self {
+        let PutConditions { version, token, requested_model, entry } = conditions;
+        debug_assert!(entry.is_none() || version.is_none() && token.is_none(), "there is no room for both");
+        let (kind, _) = requested_model.map_or((0, 0), Model::to_parts);
+        let (first, second) = conditions.to_words();
+        let out = self.model(kind).words(first, second).flag(version.is_some(), FLAG_VERSION);
+        out.flag(token.is_some(), FLAG_TOKEN).flag(entry.is_some(), FLAG_ENTRY)
+    }
+
+    fn payload(&mut self, payload: Payload, conditions: &PutConditions) -> &mut Self {
+        match payload {
+            Payload::Arena(range) => self.range(range),
+            Payload::Inline { bytes, length } => {
+                debug_assert!(conditions.allow_inline(), "a put with a version or a token has its bytes in the arena");
+                let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+                self.length(length.into()).words(word(0), word(8)).flag(true, FLAG_INLINE)
             }
-            OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
-            OP_RENEW => Ok(Operation::Renew { segment, token: LockToken(entry[6]), lease_us: take_lease(entry[7])? }),
-            OP_LIST if bytes as usize <= LIST_TEXT_BYTES_MAX => {
-                let node = u16::try_from(offset).map_err(|_| Failure::Malformed)?;
-                Ok(Operation::List { node: NodeId(node), text: range })
-            }
-            OP_LIST => Err(Failure::BadName),
-            OP_STAT => Ok(Operation::Stat { segment, page: range }),
-            OP_BREAK => Ok(Operation::Break { segment }),
-            OP_SWEEP => Ok(Operation::Sweep { segment, first: offset, buckets: entry[6] }),
-            OP_COLLECT => Ok(Operation::Collect),
-            OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
-            OP_PERMIT => Ok(Operation::Permit { segment, update: PermissionUpdate::from_words([entry[6], entry[7]])? }),
-            _ => Err(Failure::Unsupported),
         }
     }
-}
 
-fn put_flags(entry: &mut Entry, flags: &[(bool, u16)]) {
-    for &(_, flag) in flags.iter().filter(|(there, _)| *there) {
-        entry[0] |= u64::from(flag) << 48;
+    /// The token is in `slot`, and above the kind.
+    fn change(&mut self, change: AtomicOp, token: Option<LockToken>) -> &mut Self {
+        let ((kind, first, second), under) = (change.to_parts(), token.unwrap_or_default().0);
+        let out = self.length(u64::from(kind) | under >> 32 << 32).slot(under as u32);
+        out.words(first, second).flag(token.is_some(), FLAG_TOKEN)
     }
 }
 
-fn put_range(entry: &mut Entry, range: ArenaRange) {
-    entry[4] = range.bytes.into();
-    entry[5] |= u64::from(range.slot) << 32;
-}
-
-fn put_read_options(entry: &mut Entry, options: ReadOptions) {
-    let (kind, parameter) = options.requested_model.map_or((0, 0), Model::to_parts);
-    entry[0] |= u64::from(kind) << 40;
-    (entry[6], entry[7]) = (parameter.into(), options.version.unwrap_or_default().0);
-    put_flags(entry, &[(options.version.is_some(), FLAG_VERSION)]);
-}
-
-fn put_conditions(entry: &mut Entry, conditions: PutConditions) {
-    let (kind, _) = conditions.requested_model.map_or((0, 0), Model::to_parts);
-    entry[0] |= u64::from(kind) << 40;
-    (entry[6], entry[7]) = conditions.to_words();
-    let is_entry = conditions.entry.is_some();
-    debug_assert!(!is_entry || conditions.version.is_none() && conditions.token.is_none(), "there is no room for both");
-    put_flags(entry, &[(conditions.version.is_some(), FLAG_VERSION), (conditions.token.is_some(), FLAG_TOKEN)]);
-    put_flags(entry, &[(is_entry, FLAG_ENTRY)]);
-}
-
-fn put_inline(entry: &mut Entry, conditions: &PutConditions, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
-    debug_assert!(conditions.allow_inline(), "a put with a version or a token has its bytes in the arena");
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    (entry[4], entry[6], entry[7]) = (length.into(), word(0), word(8));
-    put_flags(entry, &[(true, FLAG_INLINE)]);
+/// Refuses flags, and a model, that the operation does not have.
+#[inline]
+fn check_flags(op: u8, model: u8, flags: u16) -> Result<(), Failure> {
+    let known = match op {
+        OP_GET => FLAG_INLINE | FLAG_VERSION,
+        OP_GET_MANY if flags & FLAG_ROW != 0 => FLAG_ROW,
+        OP_GET_MANY => FLAG_VERSION,
+        OP_PUT if flags & FLAG_INLINE != 0 => FLAG_INLINE,
+        OP_PUT => FLAG_VERSION | FLAG_TOKEN | FLAG_ENTRY,
+        OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,
+        OP_ATOMIC => FLAG_TOKEN,
+        OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED | FLAG_ROW,
+        OP_AWAIT | OP_CANCEL => FLAG_PARKED,
+        _ => 0,
+    };
+    let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY | OP_COMMIT_UPLOAD);
+    if flags & !known != 0 || (model != 0 && !has_model) { Err(Failure::Malformed) } else { Ok(()) }
 }
 
 fn take_read_options(entry: &Entry) -> Result<ReadOptions, Failure> {
@@ -463,6 +438,12 @@ fn take_lease(lease_us: u64) -> Result<u32, Failure> {
         Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(lease_us),
         _ => Err(Failure::BadLease),
     }
+}
+
+fn take_lock_request(entry: &Entry, flags: u16) -> Result<LockRequest, Failure> {
+    let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
+    let row_offset = (flags & FLAG_ROW != 0).then_some(entry[3]);
+    Ok(LockRequest { shared, no_wait, lease_us: take_lease(entry[6])?, row_offset })
 }
 
 fn take_u32(word: u64) -> Result<u32, Failure> {
