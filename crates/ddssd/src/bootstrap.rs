@@ -3,7 +3,7 @@
 use crate::config::addresses::{control_address, shard_address};
 use crate::config::config::Config;
 use crate::control::{
-    Addresses, ClusterOrigin, Identity, Incarnation, clear_left_mark, complete_recovery, delete_cluster_state,
+    Addresses, ClusterLineage, Identity, Incarnation, clear_left_mark, complete_recovery, delete_cluster_state,
     drop_replicated_state, end_founding, forget_names_compared, has_left, join, last_memory_folder, may_found,
     record_memory_folder,
 };
@@ -30,7 +30,7 @@ const PORTS_TRIED_MAX: u32 = 64;
 pub(crate) struct Bootstrap {
     pub(crate) node: NodeId,
     pub(crate) key: ClusterKey,
-    pub(crate) origin: ClusterOrigin,
+    pub(crate) lineage: ClusterLineage,
     /// Address of the first shard for other nodes.
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
@@ -98,9 +98,9 @@ impl Bootstrap {
             clear_left_mark(&config.state_folder).map_err(state)?;
         }
         let (node, founder) = (identity.node, identity.founder);
-        let (key, origin) = identity.keys(&key);
+        let (key, lineage) = identity.keys(&key);
         let (node, join) = (NodeId(node), config.join.clone());
-        Ok(Some(Self { node, key, origin, address, listener, founder, incarnation, join }))
+        Ok(Some(Self { node, key, lineage, address, listener, founder, incarnation, join }))
     }
 }
 

@@ -158,7 +158,7 @@ impl Node {
         bridge_ends: Vec<BridgeEnd>,
         supervisor: &Supervisor,
     ) -> Result<ControlPlane, StartError> {
-        let Bootstrap { node, key, origin, address, listener, founder, incarnation, join } = bootstrap;
+        let Bootstrap { node, key, lineage, address, listener, founder, incarnation, join } = bootstrap;
         let names = shards.iter_mut().flat_map(RunningShard::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
         let pages = shards.iter().map(|shard| shard.page().clone()).collect();
@@ -169,7 +169,7 @@ impl Node {
             incarnation,
             shards,
             key,
-            origin,
+            lineage,
             address,
             listener,
             state_folder,

@@ -126,7 +126,7 @@ pub(crate) struct KeyHash {
 }
 
 /// Place of an entry. `image` is its bucket if that is not the bucket of its key.
-pub(crate) struct Place {
+pub(crate) struct EntryPlace {
     pub(crate) bucket: u64,
     pub(crate) slot: usize,
     pub(crate) image: Option<Bucket>,

@@ -31,7 +31,7 @@ mod stall;
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
 pub(crate) use identity::incarnation::Incarnation;
 pub(crate) use identity::{
-    Addresses, ClusterOrigin, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
+    Addresses, ClusterLineage, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
     forget_names_compared, has_left, last_memory_folder, may_found, record_memory_folder,
 };
 pub use membership::recovery::recover;

@@ -18,7 +18,7 @@ use super::rpc::types::{Call, Reply};
 use super::stall::{Stall, detect_stalls};
 use crate::auth::HandshakeError;
 use crate::config::name_resolution::resolve;
-use crate::control::identity::ClusterOrigin;
+use crate::control::identity::ClusterLineage;
 use crate::control::identity::incarnation::Incarnation;
 use crate::control::identity::member::Member;
 use crate::control::identity::member::Registration;
@@ -54,7 +54,7 @@ pub(crate) struct ControlConfig {
     /// Number of shards of this node.
     pub(crate) shards: u8,
     pub(crate) key: ClusterKey,
-    pub(crate) origin: ClusterOrigin,
+    pub(crate) lineage: ClusterLineage,
     /// Address of this node's data plane, as other nodes reach it.
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
@@ -162,7 +162,7 @@ async fn start_control_plane(
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, shards: config.shards };
-    let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(supervisor, config.origin.clone());
+    let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(supervisor, config.lineage.clone());
     let events = EventSenders::new(bridges.iter().map(|(events, _)| events.clone()));
     let contacts = Contacts::default();
     let state_machine = StateMachine::open(&config.state_folder, node, events.clone()).map_err(state)?;

@@ -6,7 +6,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
 use crate::map::entry::{
-    Attempt, Change, ChangeResult, Entry, Expiry, KeyHash, Place, Repeated, attempt, check_time, now_ms,
+    Attempt, Change, ChangeResult, Entry, EntryPlace, Expiry, KeyHash, Repeated, attempt, check_time, now_ms,
 };
 use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
 use std::time::Duration;
@@ -50,13 +50,13 @@ impl ByteMap {
         time: Deadline,
         hash: KeyHash,
         key: &[u8],
-    ) -> Result<(Bucket, Option<Place>), Error> {
+    ) -> Result<(Bucket, Option<EntryPlace>), Error> {
         let KeyHash { bucket, tag } = hash;
         let mut time = time;
         'again: loop {
             let home = self.read_bucket(time, bucket).await?;
             if let Some(slot) = home.slot_of(tag, key) {
-                return Ok((home, Some(Place { bucket, slot, image: None })));
+                return Ok((home, Some(EntryPlace { bucket, slot, image: None })));
             }
             for (_, link) in home.links().filter(|(_, link)| link.may_have(tag)) {
                 let at = self.stepped(bucket, link.step);
@@ -72,7 +72,7 @@ impl ByteMap {
                     check_time("search", self.table.segment().name(), time)?;
                     continue 'again;
                 }
-                return Ok((home, Some(Place { bucket: at, slot: link.slot, image: Some(image) })));
+                return Ok((home, Some(EntryPlace { bucket: at, slot: link.slot, image: Some(image) })));
             }
             return Ok((home, None));
         }
@@ -108,7 +108,7 @@ impl ByteMap {
             check_time(action, name, time)?;
             let (home, place) = self.find(time, hash, key).await?;
             let mut old = None;
-            if let Some(Place { bucket, slot, image }) = &place {
+            if let Some(EntryPlace { bucket, slot, image }) = &place {
                 let image = image.as_ref().unwrap_or(&home);
                 if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
                     let Some(value) = self.value_of(time, *bucket, image, *slot).await? else { continue };
@@ -180,7 +180,7 @@ impl ByteMap {
     }
 
     /// Frees the slot of an entry of a bucket. Returns false if it has changed.
-    async fn free_place(&self, time: Deadline, bucket: u64, home: &Bucket, place: &Place) -> Result<bool, Error> {
+    async fn free_place(&self, time: Deadline, bucket: u64, home: &Bucket, place: &EntryPlace) -> Result<bool, Error> {
         let image = place.image.as_ref().unwrap_or(home);
         let freed = self.free_slot(time, place.bucket, image, place.slot).await?;
         if place.image.is_some() && matches!(freed, Attempt::Done(_)) {
@@ -195,12 +195,12 @@ impl ByteMap {
         &self,
         time: Deadline,
         (hash, key): (KeyHash, &[u8]),
-        (home, place): (&Bucket, Option<Place>),
+        (home, place): (&Bucket, Option<EntryPlace>),
         word: SlotWord,
         value: &[u8],
     ) -> Result<Attempt, Error> {
         let (bucket, version, slot) = match &place {
-            Some(Place { bucket, slot, image }) => (*bucket, image.as_ref().unwrap_or(home).version, *slot),
+            Some(EntryPlace { bucket, slot, image }) => (*bucket, image.as_ref().unwrap_or(home).version, *slot),
             None => {
                 let is_reusable = |&(slot, word): &(usize, SlotWord)| {
                     word.is_expired(now_ms()) && self.hash(home.key(slot)).bucket == hash.bucket
@@ -308,13 +308,17 @@ impl ByteMap {
     }
 
     /// Returns the places of the entries that belong to a bucket; `None` if the bucket changed meanwhile.
-    pub(crate) async fn live_places(&self, time: Deadline, bucket: u64) -> Result<Option<(Bucket, Vec<Place>)>, Error> {
+    pub(crate) async fn live_places(
+        &self,
+        time: Deadline,
+        bucket: u64,
+    ) -> Result<Option<(Bucket, Vec<EntryPlace>)>, Error> {
         let (home, now_ms) = (self.read_bucket(time, bucket).await?, now_ms());
         let is_own = |image: &Bucket, slot: usize| self.hash(image.key(slot)).bucket == bucket;
         let mut places = Vec::new();
         for (slot, word) in home.used_slots() {
             if is_own(&home, slot) && !word.is_expired(now_ms) {
-                places.push(Place { bucket, slot, image: None });
+                places.push(EntryPlace { bucket, slot, image: None });
             }
         }
         let own = places.len();
@@ -323,7 +327,7 @@ impl ByteMap {
             let image = self.read_bucket(time, at).await?;
             let is_live = image.word(link.slot).is_some_and(|word| !word.is_expired(now_ms));
             if is_live && is_own(&image, link.slot) {
-                places.push(Place { bucket: at, slot: link.slot, image: Some(image) });
+                places.push(EntryPlace { bucket: at, slot: link.slot, image: Some(image) });
             }
         }
         let is_whole = places.len() == own || self.read_bucket(time, bucket).await?.version == home.version;

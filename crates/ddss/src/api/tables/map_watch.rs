@@ -9,7 +9,7 @@ use crate::deadline::Deadline;
 use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use crate::map::entry::{Place, check_time, now_ms};
+use crate::map::entry::{EntryPlace, check_time, now_ms};
 use crate::map::known_entries::{Entries, Event, FirstPass, KnownEntries, MapEvent};
 use crate::map::scan::Scan;
 use crate::map::shape::decoded;
@@ -117,7 +117,7 @@ impl ByteMap {
             let (home, place) = self.find(time, hash, key).await?;
             // A key that is absent appears by a change of its own bucket, and an entry changes in the bucket that holds it.
             let (mut bucket, mut version, mut expiry_ms, mut now) = (hash.bucket, home.version, 0, None);
-            if let Some(Place { bucket: at, slot, image }) = &place {
+            if let Some(EntryPlace { bucket: at, slot, image }) = &place {
                 let image = image.as_ref().unwrap_or(&home);
                 // A put of a key that has expired takes its old place.
                 (bucket, version) = (*at, image.version);

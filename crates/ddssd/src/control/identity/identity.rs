@@ -30,9 +30,9 @@ pub(crate) struct Identity {
     pub(crate) addresses: Option<Addresses>,
 }
 
-/// Origin of a cluster.
+/// A cluster, and the clusters from which it was recovered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClusterOrigin {
+pub(crate) struct ClusterLineage {
     /// Id of the cluster: 0 until it is recovered after the loss of its voters.
     pub(crate) id: u64,
     /// Keys of the clusters from which it was recovered.
@@ -55,12 +55,12 @@ impl Identity {
         Self { node, founder, cluster, former_cluster: None, rejoins_at: None, addresses: None }
     }
 
-    /// Returns the key of this cluster, and its origin.
-    pub(crate) fn keys(&self, key: &ClusterKey) -> (ClusterKey, ClusterOrigin) {
+    /// Returns the key of this cluster, and its lineage.
+    pub(crate) fn keys(&self, key: &ClusterKey) -> (ClusterKey, ClusterLineage) {
         let id = self.cluster;
         let former = [Some(0), self.former_cluster].into_iter().flatten().filter(|&other| other != id);
         let former_keys = former.map(|id| key.of_cluster(id)).collect();
-        (key.of_cluster(id), ClusterOrigin { id, former_keys })
+        (key.of_cluster(id), ClusterLineage { id, former_keys })
     }
 
     pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {

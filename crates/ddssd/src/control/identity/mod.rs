@@ -9,6 +9,6 @@ pub(crate) mod member;
 pub(crate) mod state_file;
 
 pub(crate) use identity::{
-    Addresses, ClusterOrigin, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
+    Addresses, ClusterLineage, Identity, are_names_compared, clear_left_mark, delete_cluster_state, end_founding,
     forget_names_compared, has_left, last_memory_folder, mark_names_compared, may_found, record_memory_folder,
 };

@@ -142,7 +142,7 @@ impl Survivor<'_> {
         let node = self.identity.node;
         let member = self.state.members().into_iter().find(|&(other, _)| other == node).map(|(_, member)| member);
         let (cluster, former_cluster) = (random_id()?, Some(self.identity.cluster));
-        self.state.prepare_only(folder, cluster, node, member.unwrap_or_default())?;
+        self.state.prepare_new_cluster(folder, cluster, node, member.unwrap_or_default())?;
         // Names of this node that its log lacks were not released.
         forget_names_compared(folder)?;
         Identity { founder: true, cluster, former_cluster, rejoins_at: None, ..self.identity }.write(folder)?;

@@ -58,7 +58,7 @@ impl Directory {
                     return CommandResult::Refused;
                 }
                 self.registrations.insert(*node, *registration);
-                self.unreturned.remove(node);
+                self.former_members.remove(node);
             }
             Command::Alive { node, run } => return self.declare_alive(*node, *run, on_change),
             Command::Dead { node, epoch } => {

@@ -25,8 +25,8 @@ pub(crate) struct Directory {
     #[serde(default)]
     pub(super) registrations: BTreeMap<u16, Registration>,
     /// Nodes of the cluster from which this one was recovered that have not joined this one.
-    #[serde(default)]
-    pub(super) unreturned: BTreeSet<u16>,
+    #[serde(default, rename = "unreturned")]
+    pub(super) former_members: BTreeSet<u16>,
     #[serde(skip)]
     pub(super) replicated: ReplicatedCounts,
 }
@@ -100,18 +100,18 @@ impl Directory {
 
     /// Returns the nodes with a status: members, and nodes whose removal is not complete.
     pub(crate) fn known_nodes(&self) -> impl Iterator<Item = u16> + '_ {
-        self.lives.keys().copied().filter(|&node| !self.is_unreturned(node))
+        self.lives.keys().copied().filter(|&node| !self.is_former_member(node))
     }
 
     /// Returns true if a node belongs to the cluster from which this one was recovered, and has not joined this one.
-    pub(crate) fn is_unreturned(&self, node: u16) -> bool {
-        self.unreturned.contains(&node)
+    pub(crate) fn is_former_member(&self, node: u16) -> bool {
+        self.former_members.contains(&node)
     }
 
     /// Makes this the directory of a new cluster of one of its nodes. The others count as dead until they join.
-    pub(crate) fn keep_only(&mut self, node: u16, members: impl Iterator<Item = u16>) {
+    pub(crate) fn begin_new_cluster(&mut self, node: u16, members: impl Iterator<Item = u16>) {
         let known = self.lives.keys().chain(self.registrations.keys()).copied();
-        self.unreturned = known.chain(members).filter(|&other| other != node && !self.is_removed(other)).collect();
+        self.former_members = known.chain(members).filter(|&other| other != node && !self.is_removed(other)).collect();
         for (_, life) in self.lives.iter_mut().filter(|(other, _)| **other != node) {
             life.alive = false;
         }

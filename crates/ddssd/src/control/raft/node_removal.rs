@@ -37,7 +37,7 @@ impl Directory {
         self.removed.insert(node);
         on_change(DirectoryChange::Removed(node));
         self.registrations.remove(&node);
-        self.unreturned.remove(&node);
+        self.former_members.remove(&node);
         let (mut vacant_count, mut lost_count, names) = (0, 0, &mut self.names);
         names.retain(|name, holder| {
             if holder.home != node {

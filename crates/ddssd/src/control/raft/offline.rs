@@ -58,9 +58,15 @@ impl OfflineState {
 
     /// Prepares the state of a cluster with this node as its only member. The old log ends before it, so that the start
     /// that finds it installed drops the log.
-    pub(crate) fn prepare_only(mut self, folder: &Path, cluster: u64, node: u16, member: Member) -> io::Result<()> {
+    pub(crate) fn prepare_new_cluster(
+        mut self,
+        folder: &Path,
+        cluster: u64,
+        node: u16,
+        member: Member,
+    ) -> io::Result<()> {
         let members: Vec<u16> = self.members().into_iter().map(|(node, _)| node).collect();
-        self.directory.keep_only(node, members.into_iter());
+        self.directory.begin_new_cluster(node, members.into_iter());
         // Not before any entry, and by no later leader than the one that this node has voted for.
         let leader = self.vote.map(|vote| *vote.leader_id());
         let leader = leader.max(self.last.map(|last| last.leader_id)).unwrap_or_default();

@@ -5,7 +5,7 @@ use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
 use super::stream_pool::StreamPool;
 use super::types::{Call, Reply, wrong_reply_type};
 use crate::config::addresses::control_address;
-use crate::control::identity::ClusterOrigin;
+use crate::control::identity::ClusterLineage;
 use crate::control::identity::member::Member;
 use crate::control::rpc::removal::Removal;
 use crate::supervisor::Supervisor;
@@ -26,18 +26,18 @@ pub(crate) struct RpcClient {
     /// Receives the news that this node is no member any more.
     pub(crate) removal: Removal,
     /// Origin of the cluster that this node belongs to.
-    pub(crate) origin: ClusterOrigin,
+    pub(crate) lineage: ClusterLineage,
 }
 
 impl RpcClient {
     pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
-        let (streams, batches, removal, origin) = Default::default();
-        Self { key, ours, streams, batches, removal, origin }
+        let (streams, batches, removal, lineage) = Default::default();
+        Self { key, ours, streams, batches, removal, lineage }
     }
 
     /// Sets the removal state and the cluster of a node that is a member.
-    pub(crate) fn of_member(self, supervisor: &Supervisor, origin: ClusterOrigin) -> Self {
-        Self { removal: Removal::new(supervisor.clone()), origin, ..self }
+    pub(crate) fn of_member(self, supervisor: &Supervisor, lineage: ClusterLineage) -> Self {
+        Self { removal: Removal::new(supervisor.clone()), lineage, ..self }
     }
 
     /// Makes a call on a stream of its own, and returns the stream to the pool. The peer may have closed an idle

@@ -142,7 +142,7 @@ impl Context {
             return Reply::Refused(known.refusal(node, member, next));
         }
         // A survivor of the former cluster has no vote in this one that it could have forgotten.
-        let is_new = self.state_machine.read(|directory| directory.is_unreturned(node));
+        let is_new = self.state_machine.read(|directory| directory.is_former_member(node));
         Reply::Known { registered: known.is_some() && !is_new, member }
     }
 

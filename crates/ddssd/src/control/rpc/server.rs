@@ -87,8 +87,8 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
 
 impl ListenerState {
     async fn serve_stream(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
-        let RpcClient { key, ours, origin, .. } = &self.context.rpc_client;
-        let keys: Vec<&ClusterKey> = [key].into_iter().chain(origin.former_keys.iter()).collect();
+        let RpcClient { key, ours, lineage, .. } = &self.context.rpc_client;
+        let keys: Vec<&ClusterKey> = [key].into_iter().chain(lineage.former_keys.iter()).collect();
         let accepted = RpcStream::accept(stream, address.ip(), &self.handshake_limit, &keys, ours).await;
         let (theirs, key_index, mut wire) =
             accepted.inspect_err(|error| tracing::info!(%address, %error, "refused a control stream"))?;
@@ -125,7 +125,7 @@ impl Context {
         ))
     }
 
-    /// Answers a call of any origin.
+    /// Answers a call of any peer.
     pub(crate) async fn answer(&self, call: Call) -> Reply {
         // The futures of rare calls are large and stand on the heap: each proposal copies the future of this function.
         match call {
@@ -267,9 +267,9 @@ impl Context {
         let here = members.iter().find(|&(_, other)| *other == member).map(|(&node, _)| node);
         let node = match (wanted, here) {
             // A repeated request whose first reply was lost.
-            (None, Some(node)) => return Reply::Joined { node, cluster: self.rpc_client.origin.id },
+            (None, Some(node)) => return Reply::Joined { node, cluster: self.rpc_client.lineage.id },
             (Some(node), Some(same)) if node == same => {
-                return Reply::Joined { node, cluster: self.rpc_client.origin.id };
+                return Reply::Joined { node, cluster: self.rpc_client.lineage.id };
             }
             (Some(node), _) => match members.get(&node) {
                 Some(other) => {
@@ -287,7 +287,7 @@ impl Context {
             (None, None) => {
                 // A survivor of the former cluster comes back under its number.
                 let is_kept =
-                    |node: u16| self.state_machine.read(|known| known.is_removed(node) || known.is_unreturned(node));
+                    |node: u16| self.state_machine.read(|known| known.is_removed(node) || known.is_former_member(node));
                 let is_free = |node: &u16| !members.contains_key(node) && !is_kept(*node);
                 match (1..=NODES_MAX as u16).find(is_free) {
                     Some(node) => node,
@@ -300,7 +300,7 @@ impl Context {
         match self.raft.add_learner(node.into(), member, false).await {
             Ok(_) => {
                 tracing::info!(node, address = %member, "added a node to the cluster");
-                Reply::Joined { node, cluster: self.rpc_client.origin.id }
+                Reply::Joined { node, cluster: self.rpc_client.lineage.id }
             }
             Err(error) => write_error_reply(&error),
         }
