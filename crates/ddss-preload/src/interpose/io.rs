@@ -23,6 +23,13 @@ interpose! {
     fn writev(fd: c_int, parts: *const iovec, count: c_int) => |endpoint, native| {
         on_list(calls::write, (&endpoint, fd), parts, count, 0, native)
     };
+    // Without an offset it reads a stream as `readv` does.
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) => |endpoint, native| {
+        if offset != -1 { native() } else { on_list(calls::read, (&endpoint, fd), parts, count, message_flags(flags), native) }
+    };
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) => |endpoint, native| {
+        if offset != -1 { native() } else { on_list(calls::write, (&endpoint, fd), parts, count, message_flags(flags), native) }
+    };
     fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) => |endpoint, native| {
         memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, flags, native))
     };
@@ -63,38 +70,6 @@ unsafe fn on_list<N: Fn() -> ssize_t + Copy>(
 /// Returns the flags of `recv` and `send` for those of `preadv2` and `pwritev2`.
 fn message_flags(flags: c_int) -> c_int {
     if flags & libc::RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 }
-}
-
-/// Replaces libc's `preadv2`: without an offset it reads a stream as `readv` does.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn preadv2(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    offset: off_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::preadv2(fd, parts, count, offset, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| offset == -1) else { return native() };
-    // SAFETY: the program promised the list.
-    unsafe { on_list(calls::read, (&endpoint, fd), parts, count, message_flags(flags), native) }
-}
-
-/// Replaces libc's `pwritev2`: without an offset it writes to a stream as `writev` does.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C-unwind" fn pwritev2(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    offset: off_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the program's arguments, unchanged.
-    let native = || unsafe { real::pwritev2(fd, parts, count, offset, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| offset == -1) else { return native() };
-    // SAFETY: the program promised the list.
-    unsafe { on_list(calls::write, (&endpoint, fd), parts, count, message_flags(flags), native) }
 }
 
 /// Replaces the checked form of `recv`.

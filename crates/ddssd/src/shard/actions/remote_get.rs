@@ -10,7 +10,7 @@ use ddss_core::{
     ArenaRange, ClientId, Failure, Header, NodeId, Range, RecordPlace, RemoteWindow, RowList, TableLayout, Timestamp,
 };
 use ddss_engine::{FetchTarget, RangeSet, StepId};
-use ddss_verbs::{LocalRange, RemoteRange, Work};
+use ddss_verbs::{LocalRange, PeerId, RegionId, RemoteRange, Work};
 use std::sync::atomic::Ordering;
 
 /// Rows of a remote table that one request reads.
@@ -23,7 +23,36 @@ pub(crate) struct RowsToRead {
     pub(crate) list: RowList,
 }
 
+/// Reads of one get from a peer's window.
+struct WindowReads {
+    peer: PeerId,
+    tag: u64,
+    window: RemoteWindow,
+}
+
+impl WindowReads {
+    fn read(&self, region: RegionId, offset: u64, bytes: u64, address: u64) -> Work<'static> {
+        let Self { peer, tag, window } = *self;
+        let (local, address) = (LocalRange { region, offset, bytes }, window.base + address);
+        Work::Read { peer, tag, local, remote: RemoteRange { key: window.key, address } }
+    }
+}
+
 impl Transfers<'_> {
+    /// Returns the reads of a get; `None` without a connection to the node.
+    fn reads_of(&self, node: NodeId, step: StepId, window: RemoteWindow) -> Option<WindowReads> {
+        let (peer, _) = self.links.connection_to(node)?;
+        Some(WindowReads { peer, tag: Tag::RemoteGet(step).to_bits(), window })
+    }
+
+    /// Returns the region of a target, and the offset there.
+    fn destination(&self, target: FetchTarget) -> Option<(RegionId, u64)> {
+        match target {
+            FetchTarget::Arena(client, range) => self.arenas.of(client).map(|arena| (arena.region, range.offset())),
+            FetchTarget::Pool(at) => self.areas.region_at(at),
+        }
+    }
+
     /// Posts header, bytes and state word as one batch of reads, which the home node executes in order.
     pub(crate) fn post_remote_get(
         &mut self,
@@ -34,21 +63,11 @@ impl Transfers<'_> {
         parts: &RangeSet,
         target: FetchTarget,
     ) {
-        let into = match target {
-            FetchTarget::Arena(client, range) => self.arenas.of(client).map(|arena| (arena.region, range.offset())),
-            FetchTarget::Pool(at) => self.areas.region_at(at),
-        };
-        let (Some((peer, _)), Some((region, from))) = (self.links.connection_to(node), into) else {
+        let (Some(reads), Some((region, from))) = (self.reads_of(node, step, window), self.destination(target)) else {
             return self.engine.refused(step, Failure::NodeDown);
         };
         let mut to = from;
-        let tag = Tag::RemoteGet(step).to_bits();
-        let read = |region, offset, bytes, address| Work::Read {
-            peer,
-            tag,
-            local: LocalRange { region, offset, bytes },
-            remote: RemoteRange { key: window.key, address: window.base + line + address },
-        };
+        let read = |region, offset, bytes, address| reads.read(region, offset, bytes, line + address);
         let (scratch, index) = (self.scratch_region, step.index());
         let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 2 }>::new();
         batch.push(read(scratch, NodeMemory::scratch_line(index), Header::READ_BYTES.into(), 0));
@@ -74,32 +93,21 @@ impl Transfers<'_> {
         parts: &RangeSet,
         target: FetchTarget,
     ) {
-        let into = match target {
-            FetchTarget::Arena(client, range) => self.arenas.of(client).map(|arena| (arena.region, range.offset())),
-            FetchTarget::Pool(at) => self.areas.region_at(at),
-        };
-        let (Some((peer, _)), Some((region, from))) = (self.links.connection_to(node), into) else {
+        let (Some(reads), Some((region, from))) = (self.reads_of(node, step, window), self.destination(target)) else {
             return self.engine.refused(step, Failure::NodeDown);
-        };
-        let tag = Tag::RemoteGet(step).to_bits();
-        let read = |region, offset, bytes, address| Work::Read {
-            peer,
-            tag,
-            local: LocalRange { region, offset, bytes },
-            remote: RemoteRange { key: window.key, address: window.base + address },
         };
         let (scratch, line) = (self.scratch_region, NodeMemory::scratch_line(step.index()));
         let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 3 }>::new();
         let identity_bytes = u64::from(Header::READ_BYTES) - Header::SEGMENT_OFFSET;
-        batch.push(read(scratch, line + Header::SEGMENT_OFFSET, identity_bytes, Header::SEGMENT_OFFSET));
-        batch.push(read(scratch, line, TableLayout::RECORD_HEADER_BYTES, place.header));
+        batch.push(reads.read(scratch, line + Header::SEGMENT_OFFSET, identity_bytes, Header::SEGMENT_OFFSET));
+        batch.push(reads.read(scratch, line, TableLayout::RECORD_HEADER_BYTES, place.header));
         let mut to = from;
         for run in merge_adjacent(&self.engine.ranges(parts)) {
-            batch.push(read(region, to, run.bytes.into(), place.data + run.offset));
+            batch.push(reads.read(region, to, run.bytes.into(), place.data + run.offset));
             to += u64::from(run.bytes);
         }
         let state_after = NodeMemory::scratch_state_after(step.index());
-        batch.push(read(scratch, state_after, 8, place.header + Header::STATE_OFFSET));
+        batch.push(reads.read(scratch, state_after, 8, place.header + Header::STATE_OFFSET));
         self.post_reads(step, &batch, to - from + identity_bytes + TableLayout::RECORD_HEADER_BYTES + 8);
     }
 
@@ -107,7 +115,7 @@ impl Transfers<'_> {
     /// go; a fabric that does not is not asked.
     pub(crate) fn post_rows_get(&mut self, node: NodeId, step: StepId, window: RemoteWindow, rows: &RowsToRead) {
         let RowsToRead { layout, rows, client, range, list } = *rows;
-        let (Some((peer, _)), Some(arena)) = (self.links.connection_to(node), self.arenas.of(client)) else {
+        let (Some(reads), Some(arena)) = (self.reads_of(node, step, window), self.arenas.of(client)) else {
             return self.engine.refused(step, Failure::NodeDown);
         };
         let record_bytes = u64::from(list.record_bytes());
@@ -115,13 +123,6 @@ impl Transfers<'_> {
         if record_bytes > self.links.fabric().capabilities().snapshot_bytes {
             return self.engine.refused(step, Failure::Unsupported);
         }
-        let (tag, region) = (Tag::RemoteGet(step).to_bits(), arena.region);
-        let read = |region, offset, bytes, address| Work::Read {
-            peer,
-            tag,
-            local: LocalRange { region, offset, bytes },
-            remote: RemoteRange { key: window.key, address: window.base + address },
-        };
         let mut batch = ArrayVec::<Work<'_>, { ROWS_MAX + 1 }>::new();
         for index in 0..list.rows() {
             // Copied once: the client may change it meanwhile.
@@ -131,10 +132,10 @@ impl Transfers<'_> {
                 return self.engine.refused(step, Failure::OutOfRange);
             }
             let to = range.offset() + list.record_at(index) as u64;
-            batch.push(read(region, to, record_bytes, layout.record(row).header));
+            batch.push(reads.read(arena.region, to, record_bytes, layout.record(row).header));
         }
         let line = NodeMemory::scratch_line(step.index());
-        batch.push(read(self.scratch_region, line, Header::READ_BYTES.into(), 0));
+        batch.push(reads.read(self.scratch_region, line, Header::READ_BYTES.into(), 0));
         self.post_reads(step, &batch, record_bytes * list.rows() as u64 + u64::from(Header::READ_BYTES));
     }
 

@@ -23,14 +23,14 @@ pub(crate) struct SegmentWork<'a> {
 }
 
 impl SegmentWork<'_> {
+    /// Publishes the area of a segment.
+    fn publish_area_of(&mut self, record: &Record) -> Result<(), String> {
+        let (audience, storage) = (record.permissions.audience(), record.spec.storage);
+        self.areas.publish(self.memory, self.links.fabric_mut(), area_of(record.at), audience, storage)
+    }
+
     pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) {
-        let known = self.areas.publish(
-            self.memory,
-            self.links.fabric_mut(),
-            area_of(record.at),
-            record.permissions.audience(),
-            record.spec.storage,
-        );
+        let known = self.publish_area_of(record);
         let is_known = known.is_ok();
         if is_known && bytes > BackgroundTasks::SLICE_BYTES {
             return self.tasks.add(BackgroundTask::Form { record: *record, header: *header, bytes });
@@ -53,13 +53,7 @@ impl SegmentWork<'_> {
     }
 
     pub(crate) fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
-        let known = self.areas.publish(
-            self.memory,
-            self.links.fabric_mut(),
-            area_of(record.at),
-            record.permissions.audience(),
-            record.spec.storage,
-        );
+        let known = self.publish_area_of(record);
         // A segment with replicas may change its role during the move, so the move completes at once.
         if known.is_ok() && bytes > BackgroundTasks::SLICE_BYTES && record.spec.copies == 1 {
             return self.tasks.add(BackgroundTask::Move { record: *record, from, bytes });
