@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ddss::{NodeId, Strategy};
-use ddss_core::Entry;
+use ddss_core::{ChannelId, Entry};
 use ddss_ipc::{
-    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, WaitClass, WaitOutcome,
+    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, TracedRequest, WaitClass,
+    WaitOutcome,
 };
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
@@ -54,17 +55,19 @@ impl Echo {
     }
 }
 
-fn poll_server(server: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, Entry)>) {
+fn poll_server(server: &mut IpcServer, batch: &mut Vec<(ChannelId, Entry)>) {
     while let Some(arrival) = server.next_event() {
         match arrival {
             ClientEvent::Attached(session) => drop(server.add_client(session).expect("its memory is fine")),
             ClientEvent::Detached(client) => drop(server.remove_client(client)),
         }
     }
-    if server.poll(BATCH, batch) > 0 {
-        for (channel, entry) in batch.drain(..) {
-            server.reply(channel, &entry);
-        }
+    server.serve(BATCH, &mut |channel: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
+        batch.push((channel, *entry));
+        None
+    });
+    for (channel, entry) in batch.drain(..) {
+        server.reply(channel, &entry);
     }
     server.flush();
 }

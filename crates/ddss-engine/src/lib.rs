@@ -78,4 +78,4 @@ pub use fault_injection::Bug;
 pub use home::inline_path::InlineCommit;
 pub use ids::{BufferId, ClaimId, ServedGetId, StepId};
 pub use role::{Proposal, ProposalKind, RoleAssignment};
-pub use state::segments::quotas::{Quota, Quotas, Usage};
+pub use state::segments::quotas::{Quota, Quotas};

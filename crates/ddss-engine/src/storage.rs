@@ -2,7 +2,7 @@
 
 use crate::config::Now;
 use crate::engine::Engine;
-use crate::state::segments::quotas::{Quota, Quotas, Usage};
+use crate::state::segments::quotas::Quotas;
 use ddss_core::{Failure, Record, SegmentId, Storage, Timestamp, Version};
 
 impl Engine {
@@ -24,11 +24,6 @@ impl Engine {
     /// Replaces all limits. Existing segments stay.
     pub fn set_quotas(&mut self, quotas: Quotas) {
         self.segments.accounts.set_quotas(quotas);
-    }
-
-    /// Returns usage and limit of every user that has segments.
-    pub fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
-        self.segments.accounts.usages()
     }
 
     /// Restores a segment of the daemon's previous run. An error means that the record is invalid.

@@ -28,8 +28,10 @@
 //! | [`lock_free`] | structures for threads and tasks of a client that share a channel |
 //!
 //! ```
-//! use ddss_core::NodeId;
-//! use ddss_ipc::{Acceptor, AcceptorConfig, AttachOptions, Attachment, ClientEvent, IpcServer, WaitClass, WaitOutcome};
+//! use ddss_core::{ChannelId, Entry, NodeId};
+//! use ddss_ipc::{
+//!     Acceptor, AcceptorConfig, AttachOptions, Attachment, ClientEvent, IpcServer, TracedRequest, WaitClass, WaitOutcome,
+//! };
 //! use std::time::{Duration, Instant};
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("socket");
@@ -37,17 +39,15 @@
 //! let mut server = IpcServer::open(NodeId(1))?;
 //! let acceptor = Acceptor::start(&path, AcceptorConfig::new(&server), server.inbox().sink())?;
 //! let service = std::thread::spawn(move || -> Result<(), ddss_ipc::MemoryError> {
-//!     let mut batch = Vec::with_capacity(64);
 //!     loop {
 //!         match server.next_event() {
 //!             Some(ClientEvent::Attached(session)) => drop(server.add_client(session)?),
 //!             Some(ClientEvent::Detached(_)) => return Ok(()),
 //!             None => {}
 //!         }
-//!         server.poll(64, &mut batch);
-//!         for (channel, [word, question, ..]) in batch.drain(..) {
-//!             server.reply(channel, &[word, question + 1, 0, 0, 0, 0, 0, 0]);
-//!         }
+//!         server.serve(64, &mut |_: ChannelId, [word, question, ..]: &Entry, _: Option<TracedRequest>| {
+//!             Some([*word, question + 1, 0, 0, 0, 0, 0, 0])
+//!         });
 //!         server.flush();
 //!     }
 //! });

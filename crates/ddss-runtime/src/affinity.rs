@@ -1,19 +1,12 @@
 //! Placement of a thread: its core, and the memory node of its memory.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
 /// Returns the cores that this process may use.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
-}
-
-/// Chooses a core for a progress thread without a configured one: the last allowed core, because applications start
-/// from the first. `None` if only one is allowed.
-pub fn choose_core() -> io::Result<Option<usize>> {
-    let cores = allowed_cores()?;
-    Ok(if cores.len() > 1 { cores.last().copied() } else { None })
 }
 
 /// Pins the calling thread to a core.
@@ -43,21 +36,17 @@ pub fn prefer_memory_node(node: usize) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the core on which the calling thread runs at this moment.
-pub fn current_core() -> usize {
-    sched_getcpu()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::sched_getcpu;
 
     #[test]
     fn pinned_thread_runs_on_its_core() {
         // If this failed, the progress thread would migrate to its clients' cores and lose its own.
         let cores = allowed_cores().unwrap();
         let last = *cores.last().unwrap();
-        let seen = std::thread::spawn(move || pin_to(last).map(|()| current_core())).join().unwrap();
+        let seen = std::thread::spawn(move || pin_to(last).map(|()| sched_getcpu())).join().unwrap();
         assert_eq!(seen.unwrap(), last);
         assert!(pin_to(1 << 20).is_err());
     }

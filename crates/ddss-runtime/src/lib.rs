@@ -42,7 +42,7 @@ mod idle_strategy;
 mod progress;
 mod topology;
 
-pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_node};
+pub use affinity::{allowed_cores, pin_to, prefer_memory_node};
 pub use idle_config::IdleConfig;
-pub use progress::{ProgressTask, ProgressThread, RuntimeError, StopHandle};
+pub use progress::{ProgressTask, ProgressThread, RuntimeError};
 pub use topology::{MemoryNode, Topology};

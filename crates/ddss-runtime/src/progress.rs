@@ -72,39 +72,35 @@ pub enum RuntimeError {
     Panicked,
 }
 
+/// Request that ends a progress thread.
 #[derive(Debug)]
 struct StopFlag {
     requested: AtomicBool,
     wake: OwnedFd,
 }
 
-/// Handle that stops a progress thread, from any thread and any number of times.
-#[derive(Clone, Debug)]
-pub struct StopHandle(Arc<StopFlag>);
-
-impl StopHandle {
+impl StopFlag {
     fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(StopFlag { requested: AtomicBool::new(false), wake })))
+        Ok(Self { requested: AtomicBool::new(false), wake })
     }
 
-    /// Requests the stop.
-    pub fn stop(&self) {
+    fn stop(&self) {
         // Pairs with the Acquire in `is_requested`.
-        self.0.requested.store(true, Ordering::Release);
+        self.requested.store(true, Ordering::Release);
         // A full counter is as readable as a fresh one, so an error changes nothing.
-        let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     fn is_requested(&self) -> bool {
-        self.0.requested.load(Ordering::Acquire)
+        self.requested.load(Ordering::Acquire)
     }
 }
 
 /// A running progress thread.
 #[derive(Debug)]
 pub struct ProgressThread {
-    stopper: StopHandle,
+    stopper: Arc<StopFlag>,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -120,9 +116,9 @@ impl ProgressThread {
         make: impl FnOnce() -> Result<W, E> + Send + 'static,
     ) -> Result<Self, RuntimeError> {
         let start_error = |source| RuntimeError::Start { name: name.to_owned(), source };
-        let stopper = StopHandle::new().map_err(start_error)?;
+        let stopper = Arc::new(StopFlag::new().map_err(start_error)?);
         let (sender, ready) = mpsc::sync_channel(1);
-        let stop = stopper.clone();
+        let stop = Arc::clone(&stopper);
         let body = move || {
             let pinned = core.map_or(Ok(()), |core| pin_to(core).map_err(|source| RuntimeError::Pin { core, source }));
             match pinned.and_then(|()| make().map_err(|error| RuntimeError::Setup(error.into()))) {
@@ -139,11 +135,6 @@ impl ProgressThread {
         let handle = std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(start_error)?;
         ready.recv().unwrap_or(Err(RuntimeError::Panicked))?;
         Ok(Self { stopper, handle: Some(handle) })
-    }
-
-    /// Returns a handle that stops the thread.
-    pub fn stopper(&self) -> StopHandle {
-        self.stopper.clone()
     }
 
     /// Returns true while the thread runs.
@@ -172,7 +163,7 @@ impl Drop for ProgressThread {
     }
 }
 
-fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopHandle) {
+fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopFlag) {
     let mut strategy = IdleStrategy::new(config);
     while !stopper.is_requested() {
         let worked = task.poll() > 0;
@@ -205,14 +196,14 @@ fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopHandle
 }
 
 /// Sleeps until a descriptor is readable, a stop is requested, or the time is over; returns false if it is over.
-fn park<W: ProgressTask>(task: &W, park_limit: Duration, stopper: &StopHandle) -> bool {
+fn park<W: ProgressTask>(task: &W, park_limit: Duration, stopper: &StopFlag) -> bool {
     let mut woken = false;
     let timeout = Timespec::try_from(park_limit).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
     task.with_descriptors(&mut |descriptors| {
         let count = descriptors.len();
         assert!(count < ProgressThread::DESCRIPTORS_MAX, "{count} descriptors exceed the limit of a progress thread");
         let mut watched: [PollFd<'_>; ProgressThread::DESCRIPTORS_MAX] =
-            std::array::from_fn(|_| PollFd::from_borrowed_fd(stopper.0.wake.as_fd(), PollFlags::IN));
+            std::array::from_fn(|_| PollFd::from_borrowed_fd(stopper.wake.as_fd(), PollFlags::IN));
         for (slot, descriptor) in watched.iter_mut().zip(descriptors) {
             *slot = PollFd::from_borrowed_fd(*descriptor, PollFlags::IN);
         }

@@ -84,7 +84,7 @@ pub use stream::{Listener, ReadHalf, Stream, Transport, TransportPolicy, WriteHa
 #[cfg(not(loom))]
 pub use sys::{
     Descriptor, HiddenDescriptor, ImageStart, SLOTS, UserMemory, compare_hidden_inodes, init, is_hidden, load,
-    registry_descriptor, resume_address, store,
+    resume_address, store,
 };
 #[cfg(not(loom))]
 pub use thread_lock::forget_thread;

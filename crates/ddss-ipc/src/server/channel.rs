@@ -158,21 +158,6 @@ impl ServerChannel {
         self.in_flight
     }
 
-    /// Copies up to that many requests out.
-    #[inline(always)]
-    pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        let most = most.min(RING_SLOTS - self.in_flight);
-        let mut taken = 0;
-        while taken < most
-            && let Some(entry) = self.next_request()
-        {
-            into.push((self.id, entry));
-            taken += 1;
-        }
-        self.in_flight += taken;
-        taken
-    }
-
     /// Passes up to that many requests to `handler` and publishes its replies.
     #[inline(always)]
     pub(crate) fn serve(&mut self, most: usize, handler: &mut impl RequestHandler) -> usize {

@@ -162,16 +162,6 @@ impl PollScheduler {
         self.free.push(key.0);
     }
 
-    /// Copies up to `budget` requests out.
-    #[inline]
-    pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        if self.shares.has_several_users() {
-            return self
-                .visit::<true>(budget, &mut |channel, most| TakenRequests::with_unit_weight(channel.take(most, into)));
-        }
-        self.visit::<false>(budget, &mut |channel, most| TakenRequests::with_unit_weight(channel.take(most, into)))
-    }
-
     /// Passes up to `budget` requests to `handler`, and publishes each reply immediately.
     #[inline]
     pub(crate) fn serve(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
@@ -370,7 +360,7 @@ impl PollScheduler {
         pending.fold((0, 0), |(channels, requests), channel| (channels + 1, requests + channel.in_flight()))
     }
 
-    /// Returns true if any channel has a request that [`poll`](Self::poll) would take.
+    /// Returns true if any channel has a request that [`serve`](Self::serve) would take.
     pub(crate) fn has_requests(&self) -> bool {
         let mut channels = self.channels.iter().flatten();
         channels.any(ServerChannel::has_request)

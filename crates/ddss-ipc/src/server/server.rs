@@ -31,7 +31,7 @@ use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::order;
-use crate::sys::{Credentials, MemoryError, SharedMemory};
+use crate::sys::{MemoryError, SharedMemory};
 use crate::wait::back_off::allowed_cores;
 
 /// Events that may wait for the progress thread; a full inbox makes the acceptor wait.
@@ -219,15 +219,9 @@ impl IpcServer {
         true
     }
 
-    /// Copies up to `budget` requests out, round robin over the channels, a few from each. Appends to `into`, which
-    /// does not allocate if it has room for `budget` more.
-    #[inline]
-    pub fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        self.scheduler.poll(budget, into)
-    }
-
-    /// Serves up to `budget` requests through `handler`. Each reply is published before the next request is taken. A
-    /// request without a reply is in flight, and [`reply`](Self::reply) answers it later.
+    /// Serves up to `budget` requests through `handler`, round robin over the channels, a few from each. Each reply is
+    /// published before the next request is taken. A request without a reply is in flight, and
+    /// [`reply`](Self::reply) answers it later.
     #[inline]
     pub fn serve(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
         self.scheduler.serve(budget, handler)
@@ -378,16 +372,6 @@ impl IpcServer {
     /// Returns a client's arena; offset 0 is its first byte. A clone keeps the memory after the client is gone.
     pub fn arena(&self, client: ClientId) -> Option<&SharedMemory> {
         self.client_slot(client).map(|slot| &slot.session.arena)
-    }
-
-    /// Returns the credentials of a client.
-    pub fn credentials(&self, client: ClientId) -> Option<Credentials> {
-        self.client_slot(client).map(|slot| slot.session.credentials)
-    }
-
-    /// Returns the strategy of a client.
-    pub fn strategy(&self, client: ClientId) -> Option<Strategy> {
-        self.client_slot(client).map(|slot| slot.session.strategy)
     }
 
     /// Iterates over the attached clients.

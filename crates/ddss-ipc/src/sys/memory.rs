@@ -325,14 +325,6 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Sets bytes to zero.
-    pub fn zero(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
-        let target = self.check_writable(offset, bytes)?;
-        // SAFETY: `check_writable` found the range inside a writable mapping that `self` holds.
-        unsafe { std::ptr::write_bytes(target.as_ptr(), 0, bytes) };
-        Ok(())
-    }
-
     /// Loads an aligned word.
     #[inline]
     pub fn load(&self, offset: usize, ordering: Ordering) -> Result<u64, MemoryError> {

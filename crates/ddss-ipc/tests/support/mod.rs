@@ -91,7 +91,7 @@ impl Drop for Echo {
 fn serve(mut server: IpcServer, seen: &Seen, stop: &AtomicBool) {
     let mut batch = Vec::with_capacity(256);
     let mut delayed = Vec::new();
-    let mut is_poll_turn = false;
+    let mut answers_later = false;
     let mut idle = 0;
     server.publish_load(Instant::now());
     while !stop.load(Ordering::Acquire) {
@@ -107,19 +107,18 @@ fn serve(mut server: IpcServer, seen: &Seen, stop: &AtomicBool) {
                 }
             }
         }
-        // Takes requests in both ways by turns.
-        is_poll_turn = !is_poll_turn;
-        let taken = if is_poll_turn {
-            server.poll(256, &mut batch)
-        } else {
+        // Answers at once and later by turns.
+        answers_later = !answers_later;
+        let taken =
             server.serve(256, &mut |channel: ChannelId, entry: &Entry, _: Option<TracedRequest>| match entry[3] {
-                NOW => Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]]),
+                NOW if !answers_later => {
+                    Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]])
+                }
                 _ => {
                     batch.push((channel, *entry));
                     None
                 }
-            })
-        };
+            });
         for (channel, entry) in batch.drain(..) {
             answer(&mut server, &mut delayed, channel, entry);
         }

@@ -16,7 +16,7 @@ pub(crate) use descriptor::{
 pub use guarded_copy::{load, resume_address, store};
 pub(crate) use link::{Link, Side};
 pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};
-pub use region::{SLOTS, init, registry_descriptor};
+pub use region::{SLOTS, init};
 pub(crate) use send_queue::{bytes_read, set_unsent_max, unacknowledged_bytes};
 pub(crate) use signal::{interrupts_calls, poll};
 pub use user_memory::UserMemory;

@@ -2,7 +2,6 @@
 //!
 //! Entries are zero when free and consist of atomics, so that `close` needs no allocator and no lock.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -119,7 +118,8 @@ impl Local {
 struct Tables {
     shared: *const Shared,
     local: *const Local,
-    memory: HiddenDescriptor,
+    /// Keeps the memory's descriptor hidden.
+    _memory: HiddenDescriptor,
 }
 
 // SAFETY: both tables consist of atomics and stay mapped until the process ends.
@@ -147,12 +147,7 @@ fn create() -> Option<Tables> {
     // SAFETY: as above.
     let local = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), local_bytes, access, flags) }.ok()?;
     let memory = HiddenDescriptor::hide(memory, true).ok()?;
-    Some(Tables { shared: shared.cast(), local: local.cast(), memory })
-}
-
-/// Returns the memory of the shared table, for `ddss streams`.
-pub fn registry_descriptor() -> Option<BorrowedFd<'static>> {
-    tables().map(|tables| tables.memory.as_fd())
+    Some(Tables { shared: shared.cast(), local: local.cast(), _memory: memory })
 }
 
 #[inline]

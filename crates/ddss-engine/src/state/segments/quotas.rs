@@ -44,11 +44,11 @@ impl Quotas {
 
 /// Usage of one user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+struct Usage {
     /// Bytes of memory.
-    pub bytes: u64,
+    bytes: u64,
     /// Number of segments.
-    pub segments: u64,
+    segments: u64,
 }
 
 /// Limits and usage of all users.
@@ -94,11 +94,6 @@ impl Accounts {
     /// Replaces all limits.
     pub(crate) fn set_quotas(&mut self, quotas: Quotas) {
         self.quotas = quotas;
-    }
-
-    /// Returns usage and limit of every user that has segments.
-    pub(crate) fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
-        self.used.iter().map(|(&uid, &usage)| (uid, usage, self.quotas.of(uid)))
     }
 
     fn usage(&self, uid: u32) -> Usage {
