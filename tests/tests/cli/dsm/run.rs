@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 #![allow(clippy::print_stdout, reason = "a rank tells its test what it sees")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ddss::Client;
+use ddss::{Client, ConnectOptions};
 use ddss_dsm::{Homes, Launch, Space};
 use ddss_testkit::{Daemon, binary};
 use rustix::process::{Pid, Signal, kill_process};
@@ -179,4 +179,43 @@ fn interrupted_run_ends_its_ranks_and_living_ranks_keep_their_name() {
     assert_eq!((code, out.as_str()), (Some(0), "heat: released\n"));
     let (code, _, err) = said(&mut ddss(&daemon, &["dsm", "rm", "heat"]));
     assert_eq!((code, err.as_str()), (Some(1), "ddss: no space heat: `ddss dsm ls` lists them\n"));
+}
+
+// If this failed, a run would go on from the pages of another program that once had its process id, or remove its checkpoint.
+#[test]
+fn run_without_a_name_touches_no_other_checkpoint() {
+    if is_rank() {
+        return;
+    }
+    let daemon = Daemon::start(1).unwrap();
+    let run = ranks(&daemon, &["-n", "1"], "run_without_a_name_touches_no_other_checkpoint", "end");
+    let mut shell = Command::new("sh");
+    // The process id of the run is known before the run begins.
+    shell.args(["-c", "read line; exec \"$@\"", "sh"]).arg(run.get_program()).args(run.get_args());
+    shell.env("DDSS_DIR", daemon.folder()).env(TASK, "end").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut run = shell.spawn().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let foreign = client.segment(&format!("dsm-checkpoint/run-{}", run.id())).allocate(88).unwrap();
+    foreign.put(0, &[1; 88]).unwrap();
+    run.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(run.wait().unwrap().success());
+    assert_eq!(&foreign.get(..).unwrap()[..], [1; 88]);
+}
+
+// If this failed, the operator would read that no daemon runs there, and not which rank was killed.
+#[test]
+fn reason_of_a_rank_is_named_although_the_daemon_is_gone() {
+    if is_rank() {
+        return;
+    }
+    let mut daemon = Daemon::start(1).unwrap();
+    let test = "reason_of_a_rank_is_named_although_the_daemon_is_gone";
+    let (run, pids) = waiting(&mut ranks(&daemon, &["-n", "2"], test, "wait"));
+    daemon.kill().unwrap();
+    kill_process(Pid::from_raw(pids[0]).unwrap(), Signal::KILL).unwrap();
+    let Output { status, stderr, .. } = run.wait_with_output().unwrap();
+    let err = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{err}");
+    assert!(err.contains("was killed by signal 9"), "{err}");
+    assert!(err.contains("cannot remove the checkpoints of run-"), "{err}");
 }

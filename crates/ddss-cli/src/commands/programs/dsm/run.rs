@@ -42,7 +42,7 @@ pub(super) fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
             format!("rank {last} is none of a space of {} ranks: the last one is {}", options.count, options.count - 1);
         return Err(CommandError::InvalidInput(wrong));
     }
-    let space = options.space.clone().unwrap_or_else(|| format!("run-{}", std::process::id()));
+    let space = options.space.clone().map_or_else(own_name, Ok)?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
     let mut restarts = 0;
     let ended = loop {
@@ -61,16 +61,31 @@ pub(super) fn run_ranks(options: &DsmRunOptions) -> Result<(), CommandError> {
             ended => break ended.and(checked),
         }
     };
-    // Nobody knows the name of a space that has none of its own, and so nobody could go on from its checkpoint.
     if options.space.is_none() {
-        release_checkpoints(&client, &space)?;
+        // Nobody knows this name, and so nobody could go on from its checkpoint. Why the ranks have ended comes first.
+        let released = release_checkpoints(&client, &space);
+        return match (ended, released) {
+            (Err(ended), Err(error)) => {
+                eprintln!("ddss: cannot remove the checkpoints of {space}: {error}");
+                Err(ended)
+            }
+            (ended, released) => ended.and(Ok(released?)),
+        };
     }
     match ended {
-        Err(CommandError::Refused(why)) if has_checkpoint(&client, &space)? => {
+        Err(CommandError::Refused(why)) if has_checkpoint(&client, &space) => {
             Err(CommandError::Refused(format!("{why}; the same command goes on from the last checkpoint")))
         }
         ended => ended,
     }
+}
+
+/// Returns a name that no other run has: those of a cluster would share a space, and a checkpoint.
+fn own_name() -> Result<String, CommandError> {
+    let mut bytes = [0; 8];
+    let filled = getrandom::fill(&mut bytes).map_err(std::io::Error::other);
+    filled.map_err(CommandError::system("draw a name for the space"))?;
+    Ok(format!("run-{:016x}", u64::from_le_bytes(bytes)))
 }
 
 fn start_and_watch(
