@@ -385,7 +385,12 @@ fn join_group(
     if let Some(rank) = rank {
         join = join.number(rank);
     }
-    Membership::join(client, &format!("dsm/{name}"), &join)
+    let join = |copies| Membership::join(client, &format!("dsm/{name}"), &join.copies(copies));
+    // As its checkpoints, the directory survives a node. One that belongs to no cluster keeps one copy.
+    match join(2) {
+        Err(JoinError::Client(error)) if error.kind() == ddss::ErrorKind::Unsupported => join(1),
+        ended => ended,
+    }
 }
 
 /// Names the first setting that differs.
