@@ -207,10 +207,11 @@ impl Group {
         }
     }
 
-    /// Returns the process that was seen last in the place of a member: its run is 0 if there was none.
+    /// Returns the process that was seen last in the place of a member, or this one: its run is 0 if there was none.
     #[must_use]
     pub fn incarnation(&self, member: Member) -> Incarnation {
-        Incarnation { member, run: self.runs[usize::from(member.0)] }
+        let ours = self.membership.ours();
+        if member == ours.member { ours } else { Incarnation { member, run: self.runs[usize::from(member.0)] } }
     }
 
     /// Closes the connection to a member, which the caller takes for lost: nothing more is reported of this process. Returns

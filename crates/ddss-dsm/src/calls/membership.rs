@@ -22,9 +22,17 @@ impl Space {
     /// # Errors
     /// The directory cannot be joined, the settings differ, or ranks are missing at the deadline.
     pub fn join(client: &Client, name: &str, options: SpaceOptions) -> Result<Self, SpaceError> {
-        let (mut space, checkpoint) = Self::start(client, name, options)?;
-        space.restore(checkpoint)?;
-        Ok(space)
+        let mut space = Self::start(client, name, options)?;
+        match space.restore() {
+            Ok(()) => Ok(space),
+            Err(error) => {
+                // It is the same at all ranks. They leave together: none takes the end of another one for the reason.
+                if space.await_leave().is_ok() {
+                    let _ = space.end();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Leaves the space together with all other ranks, and removes its checkpoints: the program has its result.

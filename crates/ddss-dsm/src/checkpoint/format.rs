@@ -6,11 +6,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const ROOT: [u8; 8] = *b"DSMroot1";
 const PART: [u8; 8] = *b"DSMpart1";
 
+/// A root is damaged, or of another release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("its root is damaged, or of another release: use the release that wrote it, or remove it with `ddss dsm rm`")]
+pub(crate) struct RootError;
+
 /// A checkpoint that all ranks have written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Number of the attempt: 0 if there is no checkpoint. Numbers are never used again.
+    /// Number of the attempt: 0 if there is no checkpoint. No attempt of another life of the space has it.
     attempt: U64,
     /// Step of the program.
     step: U64,
@@ -60,11 +65,19 @@ impl Root {
         root
     }
 
-    /// Reads a root. `None` if it was never written, or is damaged.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let root = Self::read_from_bytes(bytes).ok()?;
+    /// Reads a root. `None` if it was never written.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, RootError> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let root = Self::read_from_bytes(bytes).map_err(|_| RootError)?;
         let checksum = crc32c::crc32c(Self { checksum: 0.into(), ..root }.as_bytes());
-        (root.magic == ROOT && root.checksum.get() == checksum).then_some(root)
+        if root.magic == ROOT && root.checksum.get() == checksum { Ok(Some(root)) } else { Err(RootError) }
+    }
+
+    /// Returns the number of the last complete checkpoint.
+    pub(crate) fn last_attempt(&self) -> u64 {
+        self.entries[0].attempt()
     }
 
     /// Returns the complete checkpoints, the last one first.
@@ -136,22 +149,25 @@ mod tests {
         assert_eq!(Head::decode(head.as_bytes(), 8, 3), None);
         assert_eq!(Head::decode(head.as_bytes(), 7, 2), None);
         let root = Root::new(4, 100, 4096, [Entry::new(7, 40, 1), Entry::default()]);
-        assert_eq!(Root::decode(root.as_bytes()), Some(root));
+        assert_eq!(Root::decode(root.as_bytes()), Ok(Some(root)));
+        // A root that a rank has made, and not written.
+        assert_eq!(Root::decode(&[0; Root::BYTES]), Ok(None));
         assert_eq!(
             root.entries().map(|entry| (entry.attempt(), entry.step(), entry.slot())).collect::<Vec<_>>(),
             [(7, 40, 1)]
         );
         for (bytes, decodes) in [
             (head.as_bytes(), (|bytes| Head::decode(bytes, 7, 3).is_some()) as fn(&[u8]) -> bool),
-            (root.as_bytes(), |bytes| Root::decode(bytes).is_some()),
+            (root.as_bytes(), |bytes| Root::decode(bytes) != Err(RootError)),
         ] {
             for at in 0..bytes.len() {
                 let mut bad = bytes.to_vec();
                 bad[at] ^= 0x10;
                 assert!(!decodes(&bad), "byte {at}");
             }
-            assert!(!decodes(&bytes[1..]) && !decodes(&vec![0; bytes.len()]));
+            assert!(!decodes(&bytes[1..]));
         }
+        assert_eq!(Head::decode(&[0; Head::BYTES], 0, 0), None);
         assert_eq!(root.compare(4, 100, 4096), Ok(()));
         assert_eq!(root.compare(2, 100, 4096), Err(("ranks", 4, 2)));
         assert_eq!((pages_at(0), pages_at(1), pages_at(2)), (32, 40, 40));

@@ -5,10 +5,8 @@ use super::store::{Part, Reason, Store};
 use crate::error::SpaceError;
 use crate::transport::HomeFrames;
 use ddss::Client;
-use std::time::Duration;
-
-/// Number of a checkpoint that rank 0 cannot use.
-const UNUSABLE: u64 = u64::MAX;
+use ddss_group::GroupState;
+use std::time::{Duration, Instant};
 
 /// Checkpoints of a space, as one rank knows them.
 #[derive(Debug)]
@@ -19,24 +17,25 @@ pub(crate) struct Checkpoints {
     complete: [Entry; 2],
     /// Number of the last attempt.
     attempt: u64,
+    /// True if there may be segments.
+    may_exist: bool,
     /// Step of the checkpoint from which the space was restored.
     restored: Option<u64>,
-    /// Value of the counter of refusals when all ranks looked last.
-    refusals: u64,
+    /// Value of the counter with which ranks agree, when all of them read it last.
+    counted: u64,
 }
 
 impl Checkpoints {
     pub(crate) fn new(client: &Client, space: &str, rank: u16, frames: HomeFrames, patience: Duration) -> Self {
         let store = Store::new(client.clone(), space, rank, patience);
-        Self { store, frames, complete: [Entry::default(); 2], attempt: 0, restored: None, refusals: 0 }
+        let complete = [Entry::default(); 2];
+        Self { store, frames, complete, attempt: 0, may_exist: false, restored: None, counted: 0 }
     }
 
-    /// Returns the attempt of the last complete checkpoint of a space with so many ranks: 0 if there is none.
-    pub(crate) fn find(&self, ranks: u16) -> u64 {
-        match self.find_root(ranks) {
-            Ok(root) => root.and_then(|root| root.entries().next()).map_or(0, |entry| entry.attempt()),
-            Err(_) => UNUSABLE,
-        }
+    /// Begins a life of the space, which rank 0's random number names. No attempt has a number of another life: a rank that was
+    /// stopped in an earlier one leaves no part that fits.
+    pub(crate) fn begin(&mut self, life: u32) {
+        self.attempt = u64::from(life) << 32;
     }
 
     /// Reads the root, and refuses one of another shape.
@@ -54,11 +53,6 @@ impl Checkpoints {
         if self.complete[0].attempt() == 0 { 0 } else { 1 - self.complete[0].slot() }
     }
 
-    /// Returns true if rank 0 has found a checkpoint that it cannot use.
-    pub(crate) fn is_unusable(attempt: u64) -> bool {
-        attempt == UNUSABLE
-    }
-
     /// Returns the step from which the space was restored.
     pub(crate) fn restored(&self) -> Option<u64> {
         self.restored
@@ -66,15 +60,15 @@ impl Checkpoints {
 
     /// Writes the part of this rank in the next checkpoint. Returns its entry in the root.
     pub(crate) fn write_part(&mut self, step: u64) -> (Entry, Result<(), Reason>) {
-        self.attempt += 1;
+        (self.attempt, self.may_exist) = (self.attempt + 1, true);
         let entry = Entry::new(self.attempt, step, self.free_slot());
         (entry, self.store.write_part(&entry, &self.frames))
     }
 
     /// Names a checkpoint that all ranks have written.
-    pub(crate) fn write_root(&self, ranks: u16, entry: Entry) -> Result<(), Reason> {
+    pub(crate) fn write_root(&self, ranks: u16, entry: Entry, directory: &GroupState) -> Result<(), Reason> {
         let (pages, page_bytes) = (self.frames.pages(), self.frames.page_bytes() as u32);
-        self.store.write_root(&Root::new(ranks, pages, page_bytes, [entry, self.complete[0]]))
+        self.store.write_root(&Root::new(ranks, pages, page_bytes, [entry, self.complete[0]]), directory)
     }
 
     /// Records a checkpoint that is named.
@@ -82,24 +76,29 @@ impl Checkpoints {
         self.complete = [entry, self.complete[0]];
     }
 
-    /// Records the checkpoint from which the space was restored, and the last attempt.
-    pub(crate) fn restore(&mut self, entry: Entry, attempt: u64) {
-        (self.restored, self.complete, self.attempt) = (Some(entry.step()), [entry, Entry::default()], attempt);
+    /// Records the checkpoint from which the space was restored.
+    pub(crate) fn restore(&mut self, entry: Entry) {
+        (self.restored, self.complete, self.may_exist) = (Some(entry.step()), [entry, Entry::default()], true);
     }
 
-    /// Opens the part of this rank in a checkpoint, if it is complete. Whatever the reason is: all ranks try the one before it.
-    pub(crate) fn open_part(&self, entry: Entry) -> Option<Part> {
-        self.store.open_part(&entry, &self.frames).unwrap_or(None)
+    /// Opens the part of this rank in a checkpoint. `None` if it is damaged, or of another attempt.
+    pub(crate) fn open_part(&self, entry: Entry) -> Result<Option<Part>, Reason> {
+        self.store.open_part(&entry, &self.frames)
     }
 
-    /// Returns the refusals since all ranks looked last, from the value of their counter.
-    pub(crate) fn new_refusals(&mut self, counter: u64) -> u64 {
-        counter.wrapping_sub(std::mem::replace(&mut self.refusals, counter))
+    /// Returns the time until which calls of one step are repeated.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.store.deadline()
+    }
+
+    /// Returns how much the ranks have counted since all of them looked last, from the value of their counter.
+    pub(crate) fn new_count(&mut self, counter: u64) -> u64 {
+        counter.wrapping_sub(std::mem::replace(&mut self.counted, counter))
     }
 
     /// Releases the checkpoints of a space with so many ranks, if there are any.
     pub(crate) fn release(&self, ranks: u16) -> Result<(), SpaceError> {
-        if self.attempt == 0 {
+        if !self.may_exist {
             return Ok(());
         }
         self.store.release_all(ranks).map_err(SpaceError::CheckpointUnreadable)

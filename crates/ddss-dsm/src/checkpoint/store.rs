@@ -3,6 +3,7 @@
 use super::format::{Entry, Head, Root, pages_at};
 use crate::transport::HomeFrames;
 use ddss::{Client, Error, ErrorKind, Segment, Spec};
+use ddss_group::{GroupState, JoinError};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
@@ -36,9 +37,9 @@ pub(crate) struct Part {
 
 impl Part {
     /// Reads pages, by their places in the part.
-    pub(crate) fn read(&self, first: usize, into: &mut [u8]) -> Result<(), Reason> {
+    pub(crate) fn read(&self, first: usize, into: &mut [u8], end: Instant) -> Result<(), Reason> {
         let at = pages_at(self.pages.len() as u32) + (first * self.page_bytes) as u64;
-        self.segment.get_into(at, into)?;
+        repeat(end, || self.segment.get_into(at, into))?;
         Ok(())
     }
 }
@@ -57,33 +58,27 @@ impl Store {
         format!("dsm-pages/{}/{rank}.{slot}", self.space)
     }
 
-    /// Repeats a call while the segment's home or the daemon is down.
-    fn repeat<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let end = Instant::now() + self.patience;
-        loop {
-            match call() {
-                Err(error) if is_passing(error.kind()) && Instant::now() < end => std::thread::sleep(PAUSE),
-                ended => return ended,
-            }
-        }
+    /// Returns the time until which the calls of one step are repeated.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.patience
     }
 
-    fn open(&self, name: &str) -> Result<Option<Segment>, Error> {
-        self.repeat(|| match self.client.segment(name).open() {
+    fn open(&self, name: &str, end: Instant) -> Result<Option<Segment>, Error> {
+        repeat(end, || match self.client.segment(name).open() {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             found => found.map(Some),
         })
     }
 
     /// Opens a segment of at least so many bytes, or makes it: with two copies if there is a cluster.
-    fn make(&self, name: &str, bytes: u64) -> Result<Segment, Error> {
-        if let Some(found) = self.open(name)? {
+    fn make(&self, name: &str, bytes: u64, end: Instant) -> Result<Segment, Error> {
+        if let Some(found) = self.open(name, end)? {
             if found.len() >= bytes {
                 return Ok(found);
             }
-            self.repeat(|| found.release())?;
+            repeat(end, || found.release())?;
         }
-        let allocate = |copies| self.repeat(|| self.client.segment(name).allocate(Spec::new(bytes).copies(copies)));
+        let allocate = |copies| repeat(end, || self.client.segment(name).allocate(Spec::new(bytes).copies(copies)));
         match allocate(2) {
             Err(error) if error.kind() == ErrorKind::Unsupported => allocate(1),
             ended => ended,
@@ -92,34 +87,68 @@ impl Store {
 
     /// Reads the root: `None` if no checkpoint was written.
     pub(crate) fn read_root(&self) -> Result<Option<Root>, Reason> {
-        let Some(segment) = self.open(&self.root_name())? else { return Ok(None) };
+        let end = self.deadline();
+        let Some(segment) = self.open(&self.root_name(), end)? else { return Ok(None) };
         let mut bytes = [0; Root::BYTES];
-        self.repeat(|| segment.get_into(0, &mut bytes))?;
-        Ok(Root::decode(&bytes))
+        repeat(end, || segment.get_into(0, &mut bytes))?;
+        Ok(Root::decode(&bytes)?)
     }
 
-    /// Writes the root: from then on its first entry is what a restart reads.
-    pub(crate) fn write_root(&self, root: &Root) -> Result<(), Reason> {
-        let segment = self.make(&self.root_name(), Root::BYTES as u64)?;
-        self.repeat(|| segment.put(0, root.as_bytes()))?;
-        Ok(())
+    /// Writes the root: from then on its first entry is what a restart reads. A process that was stopped, and that has lost its
+    /// place in the directory since, writes none over that of its successor.
+    pub(crate) fn write_root(&self, root: &Root, directory: &GroupState) -> Result<(), Reason> {
+        let end = self.deadline();
+        let segment = self.make(&self.root_name(), Root::BYTES as u64, end)?;
+        let mut found = [0; Root::BYTES];
+        loop {
+            let version = repeat(end, || segment.get_into(0, &mut found))?.version;
+            // An earlier round may have written it, and not have learned so.
+            if found == root.as_bytes() {
+                return Ok(());
+            }
+            // Behind the read: who takes the place from now on, writes the root from now on, and the version differs.
+            let put = match directory.has_place() {
+                Ok(true) => segment.put_if(version, 0, root.as_bytes()),
+                Ok(false) => return Err("the others have lost this rank, and another process has its place".into()),
+                Err(JoinError::Client(error)) => Err(error),
+                Err(error) => return Err(error.into()),
+            };
+            match put {
+                Ok(_) => return Ok(()),
+                // The root has changed since, or the put is in doubt.
+                Err(error)
+                    if Instant::now() < end
+                        && (error.kind() == ErrorKind::VersionMismatch || is_passing(error.kind())) =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Writes the home pages of this rank.
     pub(crate) fn write_part(&self, entry: &Entry, frames: &HomeFrames) -> Result<(), Reason> {
-        let name = self.part_name(self.rank, entry.slot());
-        let written = self.put_part(&name, entry, frames);
+        let (end, pages) = (self.deadline(), frames.written()?);
+        let bytes = pages_at(pages.len() as u32) + (pages.len() * frames.page_bytes()) as u64;
+        let segment = self.make(&self.part_name(self.rank, entry.slot()), bytes, end)?;
+        let written = self.put_part(&segment, entry, frames, &pages, end);
         if written.is_err() {
-            // Its memory is of more use elsewhere. It may not exist.
-            let _ = self.release(&name);
+            // Its memory is of more use elsewhere. One attempt: the other ranks wait.
+            let _ = segment.release();
         }
         written
     }
 
-    fn put_part(&self, name: &str, entry: &Entry, frames: &HomeFrames) -> Result<(), Reason> {
-        let (pages, page_bytes) = (frames.written()?, frames.page_bytes());
-        let start = pages_at(pages.len() as u32);
-        let segment = self.make(name, start + (pages.len() * page_bytes) as u64)?;
+    fn put_part(
+        &self,
+        segment: &Segment,
+        entry: &Entry,
+        frames: &HomeFrames,
+        pages: &[u32],
+        end: Instant,
+    ) -> Result<(), Reason> {
+        let (page_bytes, start) = (frames.page_bytes(), pages_at(pages.len() as u32));
         let mut numbers: Vec<u8> = pages.iter().flat_map(|page| page.to_le_bytes()).collect();
         numbers.resize(start as usize - Head::BYTES, 0);
         let mut body = crc32c::crc32c(&numbers);
@@ -131,30 +160,31 @@ impl Store {
             }
             let bytes = &buffer[..chunk.len() * page_bytes];
             body = crc32c::crc32c_append(body, bytes);
-            self.repeat(|| segment.put(at, bytes))?;
+            repeat(end, || segment.put(at, bytes))?;
             at += bytes.len() as u64;
         }
         let head = Head::new(entry.attempt(), self.rank, pages.len() as u32, body);
-        self.repeat(|| segment.put(0, &[head.as_bytes(), &numbers].concat()))?;
+        repeat(end, || segment.put(0, &[head.as_bytes(), &numbers].concat()))?;
         Ok(())
     }
 
     /// Opens the part of this rank in a checkpoint: `None` if it is of another attempt, or damaged.
     pub(crate) fn open_part(&self, entry: &Entry, frames: &HomeFrames) -> Result<Option<Part>, Reason> {
-        let Some(segment) = self.open(&self.part_name(self.rank, entry.slot()))? else { return Ok(None) };
+        let end = self.deadline();
+        let Some(segment) = self.open(&self.part_name(self.rank, entry.slot()), end)? else { return Ok(None) };
         let page_bytes = frames.page_bytes();
         let mut head = [0; Head::BYTES];
         if segment.len() < head.len() as u64 {
             return Ok(None);
         }
-        self.repeat(|| segment.get_into(0, &mut head))?;
+        repeat(end, || segment.get_into(0, &mut head))?;
         let Some((pages, body)) = Head::decode(&head, entry.attempt(), self.rank) else { return Ok(None) };
         let start = pages_at(pages);
         if pages > frames.pages() || start + u64::from(pages) * page_bytes as u64 > segment.len() {
             return Ok(None);
         }
         let mut numbers = vec![0; start as usize - Head::BYTES];
-        self.repeat(|| segment.get_into(Head::BYTES as u64, &mut numbers))?;
+        repeat(end, || segment.get_into(Head::BYTES as u64, &mut numbers))?;
         let found = numbers.as_chunks::<4>().0.iter().map(|page| u32::from_le_bytes(*page));
         let part = Part { segment, pages: found.take(pages as usize).collect(), page_bytes };
         let mut checksum = crc32c::crc32c(&numbers);
@@ -162,7 +192,7 @@ impl Store {
         for first in (0..part.pages.len()).step_by(PAGES_EACH) {
             let count = PAGES_EACH.min(part.pages.len() - first);
             let bytes = &mut buffer[..count * page_bytes];
-            part.read(first, bytes)?;
+            part.read(first, bytes, end)?;
             checksum = crc32c::crc32c_append(checksum, bytes);
         }
         let are_in_order = part.pages.is_sorted_by(|page, next| page < next);
@@ -170,26 +200,32 @@ impl Store {
         Ok((checksum == body && are_in_order && are_inside).then_some(part))
     }
 
-    fn release(&self, name: &str) -> Result<(), Error> {
-        match self.open(name)? {
-            Some(segment) => self.repeat(|| segment.release()),
-            None => Ok(()),
-        }
-    }
-
     /// Releases all segments, the root first: behind it nothing is a checkpoint.
     pub(crate) fn release_all(&self, ranks: u16) -> Result<(), Reason> {
-        self.release(&self.root_name())?;
-        for rank in 0..ranks {
-            for slot in [0, 1] {
-                self.release(&self.part_name(rank, slot))?;
+        // The other ranks wait for this one, and only for as long as their calls have.
+        let end = Instant::now() + self.patience / 2;
+        let parts = (0..ranks).flat_map(|rank| [0, 1].map(|slot| self.part_name(rank, slot)));
+        for name in std::iter::once(self.root_name()).chain(parts) {
+            if let Some(segment) = self.open(&name, end)? {
+                repeat(end, || segment.release())?;
             }
         }
         Ok(())
     }
 }
 
-/// Returns true if a call that failed so may succeed when it is repeated: its home, the cluster or the daemon is down for now.
+/// Repeats a call until a time, while the segment's home or the daemon is down.
+fn repeat<T>(end: Instant, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    loop {
+        match call() {
+            Err(error) if is_passing(error.kind()) && Instant::now() < end => std::thread::sleep(PAUSE),
+            ended => return ended,
+        }
+    }
+}
+
+/// Returns true if a call that failed so may succeed when it is repeated: its home, the cluster or the daemon is down or busy for
+/// now.
 fn is_passing(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -199,5 +235,7 @@ fn is_passing(kind: ErrorKind) -> bool {
             | ErrorKind::DaemonGone
             | ErrorKind::InProgress
             | ErrorKind::TimedOut
+            | ErrorKind::Contended
+            | ErrorKind::LimitReached
     )
 }

@@ -7,6 +7,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Deadline of a call at most: sums of deadlines are times.
+const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Options of [`Space::join`](crate::Space::join). All ranks of a space need the same, except for their own number, address and
 /// deadline.
 #[derive(Clone, Debug)]
@@ -54,9 +57,9 @@ impl SpaceOptions {
     }
 
     /// Sets the deadline of each call, and of the wait for the other ranks. A call that passes it ends the space, for all
-    /// ranks. Default: a minute.
+    /// ranks. Default: a minute. Longer ones than 30 days are as 30 days.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.endpoint.timeout = timeout;
+        self.endpoint.timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 

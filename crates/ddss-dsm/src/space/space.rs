@@ -3,7 +3,7 @@
 use super::directory::Record;
 use super::options::SpaceOptions;
 use crate::check::{ReadLog, Trace, TracedRegion};
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Entry, Reason};
 use crate::error::SpaceError;
 use crate::report;
 use crate::sys::{Frames, Refused};
@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Release of the messages between ranks.
-const RELEASE: u8 = 2;
+const RELEASE: u8 = 3;
 /// Bytes of the longest message of the fabric: a packed page fits.
 const MESSAGE_BYTES: usize = 16 << 10;
 
@@ -58,9 +58,8 @@ struct Tracing {
 }
 
 impl Space {
-    /// Joins a space by name, and makes it if it does not exist. Waits until all ranks are there. Returns the number of the
-    /// checkpoint from which they go on, too: 0 without one.
-    pub(crate) fn start(client: &Client, name: &str, options: SpaceOptions) -> Result<(Self, u64), SpaceError> {
+    /// Joins a space by name, and makes it if it does not exist. Waits until all ranks are there.
+    pub(crate) fn start(client: &Client, name: &str, options: SpaceOptions) -> Result<Self, SpaceError> {
         let mut wire = IwarpConfig::default();
         wire.message_bytes_max = MESSAGE_BYTES;
         let (fabric, join) = options.endpoint.bind(wire, options.ranks).map_err(SpaceError::Join)?;
@@ -83,8 +82,6 @@ impl Space {
         let frames = memory.frames();
         let homes = memory.home_frames().map_err(SpaceError::Memory)?;
         let checkpoints = Checkpoints::new(client, name, rank.index() as u16, homes, options.endpoint.timeout);
-        // What rank 0 finds counts.
-        let checkpoint = if rank == Rank::ZERO { checkpoints.find(options.ranks) } else { 0 };
         let config = ServiceConfig {
             engine,
             memory,
@@ -94,7 +91,6 @@ impl Space {
             fabric: Box::new(fabric),
             commands: receiver,
             wake: wake.clone(),
-            checkpoint,
             trace: trace.clone(),
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -107,9 +103,7 @@ impl Space {
             Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints, directory, lost, tracing };
         match space.call(Call::Ready) {
             Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks, waited }),
-            Ok(Reply::Value(checkpoint)) => Ok((space, checkpoint)),
-            Ok(Reply::Statistics(_)) => Err(SpaceError::Ended),
-            Err(error) => Err(error),
+            ended => ended.map(|_| space),
         }
     }
 
@@ -153,7 +147,7 @@ impl Space {
     /// # Errors
     /// A rank is lost.
     pub fn post(&mut self, semaphore: u32) -> Result<(), SpaceError> {
-        self.call(Call::Engine(Request::Post(semaphore))).map(drop)
+        self.post_own(Self::check_index("semaphore", semaphore)?)
     }
 
     /// Waits until a semaphore is positive, and takes one off.
@@ -161,6 +155,7 @@ impl Space {
     /// # Errors
     /// A rank is lost, or nobody posts in time.
     pub fn wait(&mut self, semaphore: u32) -> Result<(), SpaceError> {
+        let semaphore = Self::check_index("semaphore", semaphore)?;
         self.call(Call::Engine(Request::Wait(semaphore))).map(drop)
     }
 
@@ -244,10 +239,33 @@ impl Space {
         self.call_within(Call::Engine(Request::Barrier(OWN_INDICES)), 2 * self.timeout).map(drop)
     }
 
+    /// Adds one to any semaphore.
+    pub(crate) fn post_own(&mut self, semaphore: u32) -> Result<(), SpaceError> {
+        self.call(Call::Engine(Request::Post(semaphore))).map(drop)
+    }
+
+    /// Waits for any semaphore as long as in [`meet`](Self::meet).
+    pub(crate) fn wait_own(&mut self, semaphore: u32) -> Result<(), SpaceError> {
+        self.call_within(Call::Engine(Request::Wait(semaphore)), 2 * self.timeout).map(drop)
+    }
+
     /// Adds to any counter, and returns its value before.
     pub(crate) fn add_own(&mut self, counter: u32, delta: u64) -> Result<u64, SpaceError> {
         match self.call(Call::Engine(Request::Add { counter, delta }))? {
             Reply::Value(before) => Ok(before),
+            Reply::Statistics(_) => Err(SpaceError::Ended),
+        }
+    }
+
+    /// Names a checkpoint that all ranks have written.
+    pub(crate) fn write_root(&self, entry: Entry) -> Result<(), Reason> {
+        self.checkpoints.write_root(self.ranks, entry, &self.directory)
+    }
+
+    /// Returns the random number of rank 0's process, which names this life of the space.
+    pub(crate) fn life(&self) -> Result<u32, SpaceError> {
+        match self.call(Call::Run(Rank::ZERO))? {
+            Reply::Value(run) => Ok(run as u32),
             Reply::Statistics(_) => Err(SpaceError::Ended),
         }
     }

@@ -45,13 +45,13 @@ pub(crate) enum Call {
     Statistics,
     /// Notes what the application has read since its last call that synchronises.
     Reads(Vec<Range<u64>>),
-    /// Completes when all ranks are connected, with the number of the checkpoint that rank 0 has found.
+    /// Completes when all ranks are connected.
     Ready,
     /// Waits until all ranks leave.
     AwaitLeave,
     /// Tells the peers that this rank leaves.
     Leave,
-    /// Asks for the process in the place of a lost rank.
+    /// Asks for the process in the place of a rank.
     Run(Rank),
     /// Ends the space: a call of this rank has passed its deadline, and could still take effect beside later ones.
     GiveUp,
@@ -85,8 +85,6 @@ pub(crate) struct ServiceConfig {
     pub(crate) commands: Receiver<Command>,
     /// Readable when there are commands.
     pub(crate) wake: Arc<Wake>,
-    /// Number of the checkpoint that this rank has found.
-    pub(crate) checkpoint: u64,
     /// Trace of this rank, if races are looked for.
     pub(crate) trace: Option<Arc<Trace>>,
 }
@@ -119,8 +117,6 @@ pub(crate) struct Service {
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
     is_ready: bool,
-    /// Number of the checkpoint that rank 0 has found: all go on from that one.
-    checkpoint: u64,
     /// True once the end of the space has been passed on.
     has_ended: bool,
     /// True once this rank leaves: others may leave too.
@@ -136,7 +132,7 @@ impl Service {
     const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
-        let ServiceConfig { checkpoint, commands, wake, trace, .. } = config;
+        let ServiceConfig { commands, wake, trace, .. } = config;
         let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, .. } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
         let reporter = Reporter::new(membership.group_state(), membership.ours().member.0);
@@ -160,7 +156,6 @@ impl Service {
             failed_calls_due: None,
             held: Vec::new(),
             is_ready: config.ranks == 1,
-            checkpoint,
             has_ended: false,
             is_leaving: false,
             happened: Vec::new(),
@@ -270,10 +265,10 @@ impl Service {
         let Command { call, reply } = command;
         match call {
             Call::Engine(request) => self.call(request, reply),
-            Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(self.checkpoint)), Err))),
+            Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(0)), Err))),
             Call::Run(rank) => {
-                let lost = self.driver.incarnation(Member(rank.index() as u16));
-                let _ = reply.send(Ok(Reply::Value(lost.run.into())));
+                let process = self.driver.incarnation(Member(rank.index() as u16));
+                let _ = reply.send(Ok(Reply::Value(process.run.into())));
             }
             Call::GiveUp => {}
             Call::Reads(reads) => self.engine.add_reads(reads),
@@ -351,7 +346,7 @@ impl Service {
         }
         let windows = self.expose(peer);
         let sent = windows.map(|windows| {
-            let message = handover::encode(&windows, self.checkpoint);
+            let message = handover::encode(&windows);
             self.driver.send(member, &[&[HANDOVER], &message])
         });
         if !matches!(sent, Some(Ok(()))) {
@@ -378,11 +373,8 @@ impl Service {
         let index = usize::from(from.0);
         match (bytes.split_first(), Rank::new(index)) {
             (Some((&HANDOVER, windows)), _) if self.peers[index].windows.is_none() => {
-                let Some((windows, checkpoint)) = handover::decode(windows) else { return self.lose(from) };
+                let Some(windows) = handover::decode(windows) else { return self.lose(from) };
                 self.peers[index].windows = Some(windows);
-                if index == 0 {
-                    self.checkpoint = checkpoint;
-                }
                 let ours = self.config.rank.index();
                 let is_known = |(rank, peer): (usize, &Peer)| rank == ours || peer.windows.is_some();
                 self.is_ready = self.peers.iter().enumerate().all(is_known);

@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// First byte of a message with windows, and of one of the engine.
 const HANDOVER: u8 = 0;
 const ENGINE: u8 = 1;
-/// Windows of a rank, of no bytes, and no checkpoint.
-const WINDOWS: [u8; 109] = [HANDOVER; 109];
+/// Windows of a rank, of no bytes, of five areas.
+const WINDOWS: [u8; 101] = [HANDOVER; 101];
 
 fn connect(folder: &Path) -> Client {
     Client::connect_with(ConnectOptions::new().directory(folder).timeout(Duration::from_secs(20))).unwrap()
@@ -73,7 +73,7 @@ impl Rank {
         let address = fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let options = JoinOptions::new(ranks, address).number(number).settings(settings).lease(LEASE);
         let membership = Membership::join(&client, &format!("dsm/{NAME}"), &options).unwrap();
-        let (context, state) = (Context { name: *b"DDSS pages", release: 2 }, membership.group_state());
+        let (context, state) = (Context { name: *b"DDSS pages", release: 3 }, membership.group_state());
         let group = Group::new(membership, &mut fabric, context, LEASE).unwrap();
         Self { fabric, group, state, events: Events::new(), start: Instant::now() }
     }
