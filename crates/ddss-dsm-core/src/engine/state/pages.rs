@@ -40,7 +40,11 @@ impl PageTable {
     }
 
     pub(crate) fn assign_homes(&mut self, range: PageRange, homes: Homes) {
-        self.homes.push((range, homes));
+        // A program may open a region again and again.
+        match self.homes.iter_mut().find(|(known, _)| *known == range) {
+            Some(known) => known.1 = homes,
+            None => self.homes.push((range, homes)),
+        }
     }
 
     fn get(&self, page: PageId) -> Option<&Page> {
@@ -159,5 +163,35 @@ impl PageTable {
     /// Records a writer of a page behind a barrier, as [`Writers::add`] does.
     pub(crate) fn add_writer(&mut self, page: PageId, rank: Rank, barrier: u64) -> Option<(u32, RankSet)> {
         self.entry(page).writers.add(rank, barrier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LogShape, Ordering, Protocol, Stamps, Tuning};
+
+    #[test]
+    fn homes_of_a_region_are_kept_once() {
+        // If this broke, each opening of a region would make every first touch of a page slower.
+        let mut table = PageTable::new(&Config {
+            rank: Rank::ZERO,
+            ranks: 3,
+            pages: 8,
+            page_bytes: 32,
+            message_bytes: 128,
+            protocol: Protocol::NewGenDsm,
+            ordering: Ordering::Stamped,
+            stamps: Stamps::PerHome,
+            log: LogShape::default(),
+            tuning: Tuning::default(),
+        });
+        let region = PageRange { first: PageId(2), pages: 4 };
+        for pages in [2, 1] {
+            table.assign_homes(region, Homes::Blocks(pages));
+        }
+        assert_eq!(table.homes.len(), 1);
+        assert_eq!(table.home(PageId(3)), Rank::new(1), "the last one counts");
+        assert_eq!(table.home(PageId(6)), None);
     }
 }
