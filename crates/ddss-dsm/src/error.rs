@@ -82,6 +82,12 @@ pub enum SpaceError {
         /// Value of this rank.
         ours: u64,
     },
+    /// The region has elements of another type, which have the same size.
+    #[error("region {region} has elements of another type of the same size: ask for the same type on all ranks")]
+    RegionType {
+        /// Name of the region.
+        region: String,
+    },
     /// The space has no room for the region, or the region has no element.
     #[error("no room for region {region}: {asked} bytes of {left} left; join with more bytes on all ranks")]
     NoRoom {

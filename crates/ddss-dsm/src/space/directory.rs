@@ -3,6 +3,7 @@
 use crate::error::SpaceError;
 use crate::report::REGION_ROWS;
 use ddss_dsm_core::{Homes, PageId, Rank};
+use std::any::type_name;
 use std::ops::Range;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -26,12 +27,14 @@ pub(crate) struct Record {
     homes_kind: U32,
     homes: U32,
     name: [u8; NAME_BYTES_MAX],
-    reserved: U64,
+    /// Checksum of the name of the element's type.
+    element_type: U32,
+    reserved: U32,
 }
 
 impl Record {
     /// Describes a region whose place is not decided.
-    pub(crate) fn new(name: &str, count: u64, element_bytes: usize, homes: Homes) -> Result<Self, SpaceError> {
+    pub(crate) fn new<T>(name: &str, count: u64, homes: Homes) -> Result<Self, SpaceError> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(SpaceError::RegionName { bytes: name.len(), max: NAME_BYTES_MAX });
         }
@@ -44,12 +47,13 @@ impl Record {
         };
         Ok(Self {
             name_bytes: (name.len() as u32).into(),
-            element_bytes: u32::try_from(element_bytes).unwrap_or(u32::MAX).into(),
+            element_bytes: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX).into(),
             offset: 0.into(),
             count: count.into(),
             homes_kind: homes_kind.into(),
             homes: homes.into(),
             name: bytes,
+            element_type: checksum_of_type(type_name::<T>()).into(),
             reserved: 0.into(),
         })
     }
@@ -84,6 +88,9 @@ impl Record {
         };
         differs("elements", self.count.get(), ours.count.get())?;
         differs("bytes an element", self.element_bytes.get().into(), ours.element_bytes.get().into())?;
+        if self.element_type != ours.element_type {
+            return Err(SpaceError::RegionType { region: self.name() });
+        }
         differs("kind of homes", self.homes_kind.get().into(), ours.homes_kind.get().into())?;
         differs("homes", self.homes.get().into(), ours.homes.get().into())
     }
@@ -129,40 +136,59 @@ impl Record {
     }
 }
 
+/// Returns the checksum of a type's name without the paths in it: programs of other crates may define the same type.
+fn checksum_of_type(name: &str) -> u32 {
+    let words = name.split_inclusive(|letter: char| !letter.is_alphanumeric() && !"_:".contains(letter));
+    words.fold(0, |sum, word| crc32c::crc32c_append(sum, word.rsplit("::").next().unwrap_or(word).as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn regions_lie_side_by_side_and_only_equal_ones_are_found() {
         // If this broke, two regions would share bytes, or two ranks would see different elements in one region.
         let empty = || Record::read_from_bytes(&[0; size_of::<Record>()]).unwrap();
         let mut all = [empty(), empty()];
-        let ask = |name: &str, count, bytes| Record::new(name, count, bytes, Homes::FirstTouch).unwrap();
-        let (first, index) = ask("grid", 1025, 4).find_or_place(&all, 3 * 4096).unwrap();
+        let ask = |name: &str, count| Record::new::<f32>(name, count, Homes::FirstTouch).unwrap();
+        let small = |name: &str, count| Record::new::<u8>(name, count, Homes::FirstTouch).unwrap();
+        let (first, index) = ask("grid", 1025).find_or_place(&all, 3 * 4096).unwrap();
         assert_eq!((first.offset(), first.end(), index), (0, 8192, Some(0)));
         all[0] = first;
-        assert_eq!(ask("grid", 1025, 4).find_or_place(&all, 3 * 4096).unwrap().1, None);
+        assert_eq!(ask("grid", 1025).find_or_place(&all, 3 * 4096).unwrap().1, None);
         let said = |record: Record| record.find_or_place(&all, 3 * 4096).map(drop).unwrap_err().to_string();
+        assert_eq!(said(ask("grid", 7)), "region grid has 1025 elements, and this rank asks for 7: ask for the same");
+        let wide = Record::new::<f64>("grid", 1025, Homes::FirstTouch).unwrap();
+        assert!(said(wide).starts_with("region grid has 4 bytes an element"));
+        assert!(said(Record::new::<f32>("grid", 1025, Homes::Blocks(2)).unwrap()).contains("kind of homes"));
+        for other in [Record::new::<u32>, Record::new::<[u8; 4]>, Record::new::<[u16; 2]>] {
+            let said = said(other("grid", 1025, Homes::FirstTouch).unwrap());
+            assert!(said.starts_with("region grid has elements of another type of the same size"), "{said}");
+        }
         assert_eq!(
-            said(ask("grid", 7, 4)),
-            "region grid has 1025 elements, and this rank asks for 7: ask for the same"
-        );
-        assert!(said(ask("grid", 1025, 8)).starts_with("region grid has 4 bytes an element"));
-        assert!(said(Record::new("grid", 1025, 4, Homes::Blocks(2)).unwrap()).contains("kind of homes"));
-        assert_eq!(
-            said(ask("more", 4097, 1)),
+            said(small("more", 4097)),
             "no room for region more: 4097 bytes of 4096 left; join with more bytes on all ranks"
         );
-        assert!(said(ask("none", 0, 8)).starts_with("no room for region none: 0 bytes"));
-        assert!(said(ask("huge", u64::MAX, 8)).starts_with("no room"));
+        assert!(said(ask("none", 0)).starts_with("no room for region none: 0 bytes"));
+        assert!(said(ask("huge", u64::MAX)).starts_with("no room"));
         let elements = |page| first.elements_in(PageId(page));
         assert_eq!([0, 1, 2].map(elements), [Some(0..1024), Some(1024..1025), None]);
         assert_eq!(empty().elements_in(PageId(0)), None);
-        all[1] = ask("more", 4096, 1).find_or_place(&all, 3 * 4096).unwrap().0;
+        all[1] = small("more", 4096).find_or_place(&all, 3 * 4096).unwrap().0;
         assert_eq!(all[1].offset(), 8192);
-        let full = ask("third", 1, 1).find_or_place(&all, u64::MAX).map(drop).unwrap_err();
+        let full = small("third", 1).find_or_place(&all, u64::MAX).map(drop).unwrap_err();
         assert_eq!(full.to_string(), "no room for another region: a space has 128");
-        assert!(Record::new(&"x".repeat(89), 1, 1, Homes::FirstTouch).is_err());
+        assert!(Record::new::<u8>(&"x".repeat(89), 1, Homes::FirstTouch).is_err());
+    }
+
+    #[test]
+    fn types_are_compared_without_their_paths() {
+        // If this broke, two programs that share a type could not share a region, or `f64` would be taken for `u64`.
+        let sum = checksum_of_type;
+        assert_eq!(sum("heat::grid::Cell"), sum("Cell"));
+        assert_eq!(sum("[(a::Cell, b::Cell); 4]"), sum("[(c::d::Cell, Cell); 4]"));
+        assert_eq!(BTreeSet::from(["Cell", "Cells", "[Cell; 4]", "f64", "u64", "(u64)"].map(sum)).len(), 6);
     }
 }

@@ -65,7 +65,7 @@ impl Space {
         homes: Homes,
     ) -> Result<Region<T>, SpaceError> {
         assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096, "an element has bytes, and is aligned within a page");
-        let ours = Record::new(name, count as u64, size_of::<T>(), homes)?;
+        let ours = Record::new::<T>(name, count as u64, homes)?;
         if let Homes::Rank(rank) = homes
             && rank.index() >= self.ranks().into()
         {
