@@ -3,7 +3,8 @@
 use ddss_dsm_core::diff::{PackedRuns, Run, find_runs, pack};
 use ddss_dsm_core::message::{Codec, Message};
 use ddss_dsm_core::{
-    ChangedPages, Config, LogShape, Notice, Ordering, PageId, PageRange, Protocol, Rank, Stamps, Tuning, VectorTime,
+    ChangedPages, Config, LogShape, Notice, Ordering, PageId, PageRange, Protocol, Rank, RankSet, Stamps, Tuning,
+    VectorTime,
 };
 use proptest::prelude::*;
 
@@ -24,6 +25,12 @@ fn config() -> Config {
 
 fn rank(index: usize) -> Rank {
     Rank::new(index).expect("a rank of the space")
+}
+
+fn ranks(all: &[usize]) -> RankSet {
+    let mut set = RankSet::default();
+    assert!(all.iter().all(|index| set.insert(rank(*index))));
+    set
 }
 
 fn time() -> VectorTime {
@@ -61,6 +68,7 @@ fn messages(runs: PackedRuns<'_>) -> Vec<Message<'_>> {
         Message::Await { page, slot, needed: time },
         Message::Reached { page, slot },
         Message::Lost { rank: rank(2) },
+        Message::GaveUp { rank: rank(0), missing: ranks(&[1, 2]) },
     ]
 }
 
@@ -101,6 +109,7 @@ fn fields_outside_the_space_are_refused() {
     refused(&Message::PageWritten { page: PageId(100), slot: 0 });
     refused(&Message::PageWritten { page: PageId(0), slot: 1024 });
     refused(&Message::Lost { rank: rank(3) });
+    refused(&Message::GaveUp { rank: rank(0), missing: ranks(&[1, 3]) });
     refused(&Message::LockRequest { lock: 1 << 16, time: time() });
     for range in [PageRange { first: PageId(99), pages: 2 }, PageRange { first: PageId(5), pages: 0 }] {
         refused(&Message::Stamp { interval: 1, pages: vec![range] });

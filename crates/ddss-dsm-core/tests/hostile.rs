@@ -7,12 +7,12 @@ use ddss_dsm_core::limits::INTERVAL_MAX;
 use ddss_dsm_core::message::{Codec, Message};
 use ddss_dsm_core::{
     Access, Action, CallId, ChangedPages, Config, Engine, Event, Failure, Notice, Output, PageId, PageRange, Rank,
-    Request, Tag, VectorTime,
+    RankSet, Request, Tag, VectorTime,
 };
 use proptest::prelude::*;
 
 /// Kinds of messages with their lengths for three ranks, without lists.
-const LENGTHS: [(u8, u8); 20] = [
+const LENGTHS: [(u8, u8); 21] = [
     (1, 17),
     (2, 18),
     (3, 19),
@@ -33,6 +33,7 @@ const LENGTHS: [(u8, u8); 20] = [
     (18, 19),
     (19, 7),
     (20, 2),
+    (21, 4),
 ];
 
 /// Steps of `play` for a message of the first or second peer.
@@ -241,4 +242,50 @@ fn ended_space_has_no_deadline() {
     assert!(victim.engine.next_deadline().is_some(), "the version line is old: it is read again");
     victim.handle(Event::Lost(rank(1)));
     assert_eq!(victim.engine.next_deadline(), None);
+}
+
+/// Handles an event; returns the messages that go out, with their receivers.
+fn handled(engine: &mut Engine, event: Event<'_>) -> Vec<(usize, Vec<u8>)> {
+    let mut out = Output::default();
+    engine.handle(event, 0, &mut play::Bounded::new(), &mut out);
+    let sent = out.actions().iter().filter_map(|action| match action {
+        Action::Send { to, message } => Some((to.index(), out.payload(message).to_vec())),
+        _ => None,
+    });
+    sent.collect()
+}
+
+// If this failed, the survivors would look for a crash of the rank that waited, and not for the one that was late.
+#[test]
+fn rank_0_names_the_ranks_that_are_missing_when_another_one_gives_up() {
+    let codec = Codec::new(&play::config(0));
+    let encoded = |message: &Message<'_>| {
+        let mut bytes = Vec::new();
+        codec.encode(message, &mut bytes);
+        bytes
+    };
+    let call = |call, request| Event::Call { call: CallId(call), request };
+    let config = Config { rank: rank(1), ..play::config(0) };
+    let mut waiting = Engine::new(config).unwrap();
+    let arrives = handled(&mut waiting, call(1, Request::Barrier(4)));
+    let asks = handled(&mut waiting, call(2, Request::GiveUp));
+    assert_eq!((asks.len(), asks[0].0, waiting.failure()), (1, 0, None), "rank 0 decides");
+    let mut first = Engine::new(play::config(0)).unwrap();
+    let mut told = Vec::new();
+    for (_, bytes) in arrives.iter().chain(&asks) {
+        told = handled(&mut first, Event::Message { from: rank(1), bytes });
+    }
+    let mut missing = RankSet::default();
+    [0, 2].map(|index| missing.insert(rank(index)));
+    let failure = Failure::GaveUp { rank: rank(1), missing };
+    let message = encoded(&Message::GaveUp { rank: rank(1), missing });
+    assert_eq!(told, [(1, message.clone()), (2, message)]);
+    assert_eq!(first.failure(), Some(failure));
+    let mut alone = waiting.clone();
+    handled(&mut waiting, Event::Message { from: rank(0), bytes: &told[0].1 });
+    assert_eq!(waiting.failure(), Some(failure));
+    assert!(failure.to_string().contains("rank 0, rank 2 did not come to its barrier"), "{failure}");
+    // Without an answer of rank 0.
+    assert_eq!(handled(&mut alone, call(3, Request::GiveUp)).len(), 2);
+    assert_eq!(alone.failure(), Some(Failure::GaveUp { rank: rank(1), missing: RankSet::default() }));
 }

@@ -2,7 +2,7 @@
 
 use crate::sys::Refused;
 use ddss_dsm_core::{ConfigError, Failure, SettingsError};
-use ddss_group::JoinError;
+use ddss_group::{JoinError, RowError};
 use ddss_runtime::RuntimeError;
 use ddss_verbs::FabricError;
 use std::io;
@@ -19,6 +19,14 @@ pub enum SpaceError {
     /// The directory of the space cannot be joined.
     #[error(transparent)]
     Join(JoinError),
+    /// The space was made by another release.
+    #[error("{row}; `ddss dsm rm {space}` removes it")]
+    OtherRelease {
+        /// Name of the space.
+        space: String,
+        /// Row of its directory.
+        row: RowError,
+    },
     /// The space has other settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -104,6 +112,11 @@ pub enum SpaceError {
         /// Regions at most.
         max: usize,
     },
+    /// The other ranks have lost this one.
+    #[error(
+        "the other ranks have lost this one, which was stopped or cut off for longer than its lease, and the space has ended: restart from a checkpoint"
+    )]
+    PlaceLost,
     /// Ranks are missing.
     #[error(
         "not all of the {ranks} ranks have come within {waited:?}: start the others, raise the timeout, or let ranks on several nodes listen on addresses of theirs"
@@ -115,11 +128,9 @@ pub enum SpaceError {
         waited: Duration,
     },
     /// The other ranks did not do their part in time. The space has ended, for all of them: the call could still take effect
-    /// beside later ones.
-    #[error(
-        "no result within {0:?}, so the space has ended: another rank is late, or does not make the call that this one waits for"
-    )]
-    TimedOut(Duration),
+    /// beside later ones. The failure is the same at all ranks.
+    #[error("no result within {0:?}: {1}")]
+    TimedOut(Duration, Failure),
     /// This rank could not write its part of a checkpoint. The checkpoint before it stays, and the space goes on.
     #[error("the checkpoint of step {step} was not written, and the one before it stays: {reason}")]
     CheckpointFailed {

@@ -75,11 +75,10 @@ impl SpaceInfo {
         Ok(Some(Self { ranks: group.places, living: living.collect() }))
     }
 
-    /// Returns how many ranks a space is for whose table has so many rows.
+    /// Returns how many ranks a space is for whose table has so many rows. `None` if it is of another release.
     #[must_use]
-    pub fn ranks_of_table(rows: u64) -> u64 {
-        // Row 0 describes the space, and a rank has three.
-        rows.saturating_sub(1 + u64::from(ROWS)) / 3
+    pub fn ranks_of_table(rows: u64) -> Option<u64> {
+        ddss_group::members_of(rows, ROWS)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Row 0 describes the group, row k + 1 the member k. Of the rows behind them each member holds the lock of one while it lives;
 //! they hold nothing. Then follow the last words of the members, and the rows that the group's owner has asked for.
 
-use crate::member::Member;
+use crate::member::{MEMBERS_MAX, Member};
 use ddss_auth::Key;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -46,6 +46,14 @@ pub(crate) fn word_row_of(member: Member, members: u16) -> u64 {
 /// Rows of the table of a group, before those of the caller.
 pub(crate) fn rows_of(members: u16) -> u64 {
     1 + 3 * u64::from(members)
+}
+
+/// Returns the number of members of a group whose table has so many rows, of which so many are the caller's. `None` if it is the
+/// table of another release.
+#[must_use]
+pub fn members_of(rows: u64, extra: u16) -> Option<u64> {
+    let rows = rows.checked_sub(1 + u64::from(extra)).filter(|rows| rows.is_multiple_of(3))?;
+    Some(rows / 3).filter(|members| (1..=u64::from(MEMBERS_MAX)).contains(members))
 }
 
 /// Last word of a process: whose loss ended it. It stays when the process gives its place up.
@@ -189,5 +197,10 @@ mod tests {
         rows.push(0);
         rows.sort_unstable();
         assert_eq!(rows, (0..rows_of(5)).collect::<Vec<_>>());
+        // Rows of a table of 4 members without and with 160 rows of the caller: each is another release for the other.
+        assert_eq!(
+            [(13, 0), (13, 160), (173, 160), (1, 0)].map(|(rows, extra)| members_of(rows, extra)),
+            [Some(4), None, Some(4), None]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! A group and its fabric, as a service thread polls them.
 
+use crate::directory::RowError;
 use crate::group::{Group, GroupEvent, LostReason};
 use crate::member::{Incarnation, Member};
 use crate::mesh::{Mesh, SendError};
@@ -25,8 +26,10 @@ pub enum Happened {
     Lost(Member, LostReason),
     /// The state of the group has changed.
     State(u8),
-    /// This process has lost its place, or the directory cannot be read by this release.
+    /// This process has lost its place.
     Replaced,
+    /// The directory cannot be read by this release, so this process sees no more changes.
+    Unreadable(RowError),
     /// Posted work ended: its tag, and its value if it succeeded. The end of the connection follows failed work.
     Done(u64, Option<u64>),
 }
@@ -40,7 +43,8 @@ impl Happened {
             GroupEvent::Left(member) => Self::Left(member),
             GroupEvent::Lost(member, reason) => Self::Lost(member, reason),
             GroupEvent::State(state) => Self::State(state),
-            GroupEvent::Replaced | GroupEvent::Unreadable => Self::Replaced,
+            GroupEvent::Replaced => Self::Replaced,
+            GroupEvent::Unreadable(error) => Self::Unreadable(error),
         }
     }
 }

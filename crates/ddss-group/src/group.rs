@@ -1,6 +1,6 @@
 //! A group as one process sees it: who is there, who is connected, who is lost.
 
-use crate::directory::Note;
+use crate::directory::{Note, RowError};
 use crate::member::{Incarnation, Member};
 use crate::membership::Membership;
 use crate::mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError};
@@ -57,7 +57,7 @@ pub enum GroupEvent<'a> {
     /// This process has lost its place: another one has taken it, or the others have lost this process.
     Replaced,
     /// The directory cannot be read by this release.
-    Unreadable,
+    Unreadable(RowError),
 }
 
 /// A group as this process sees it. The caller owns the fabric and polls it.
@@ -203,7 +203,7 @@ impl Group {
             Change::Evicted(_) => None,
             Change::State(state) => Some(GroupEvent::State(state)),
             Change::Replaced => Some(GroupEvent::Replaced),
-            Change::Unreadable(_) => Some(GroupEvent::Unreadable),
+            Change::Unreadable(error) => Some(GroupEvent::Unreadable(error)),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Joining a group: its table, a free place, the lock of that place.
 
-use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
+use crate::directory::{
+    GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, members_of, row_of, rows_of,
+};
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
 use crate::probe::{PROBE_MAX, Probe, free_min, is_taken};
 use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, Row, Spec, Table, Version};
@@ -223,7 +225,8 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
         return Err(RowError { row: 0 }.into());
     }
     if table.len() != rows {
-        let theirs = table.len().saturating_sub(1 + u64::from(options.extra_rows)) / 3;
+        // Another release has other rows besides those of the members.
+        let theirs = members_of(table.len(), options.extra_rows).ok_or(RowError { row: 0 })?;
         return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
     }
     Ok(table)

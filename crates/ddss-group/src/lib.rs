@@ -30,7 +30,7 @@ mod wake;
 mod watcher;
 
 pub use ddss_auth::Context;
-pub use directory::{NOTE_BYTES, Note, Row, RowError};
+pub use directory::{NOTE_BYTES, Note, Row, RowError, members_of};
 pub use driver::{Driver, Happened};
 pub use endpoint::Endpoint;
 pub use group::{Group, GroupEvent, LostReason};

@@ -127,10 +127,13 @@ impl Engine {
 /// Ends the space: all calls fail, and all peers learn the reason.
 fn fail(ctx: &mut Context<'_>, failure: Failure) {
     ctx.state.failure = Some(failure);
-    if let Failure::Lost(rank) | Failure::Protocol(rank) = failure {
-        for to in ctx.state.config.peers().filter(|peer| *peer != rank) {
-            ctx.send(to, &Message::Lost { rank });
-        }
+    let (message, except) = match failure {
+        Failure::Lost(rank) | Failure::Protocol(rank) => (Some(Message::Lost { rank }), Some(rank)),
+        Failure::GaveUp { rank, missing } => (Some(Message::GaveUp { rank, missing }), None),
+        _ => (None, None),
+    };
+    for to in ctx.state.config.peers().filter(|peer| Some(*peer) != except) {
+        message.iter().for_each(|message| ctx.send(to, message));
     }
     if planted!(ctx.state, WaitOutlivesRank) {
         return;
@@ -178,7 +181,7 @@ fn handle_event(ctx: &mut Context<'_>, event: Event<'_>) -> Result<(), Failure> 
 
 /// Fails if a call may close an interval, and no number is left for it.
 fn check_intervals(state: &State, request: Request) -> Result<(), Failure> {
-    let closes = !matches!(request, Request::Touch { .. });
+    let closes = !matches!(request, Request::Touch { .. } | Request::GiveUp);
     if closes && !state.sync.intervals.have_numbers() { Err(Failure::Full("intervals")) } else { Ok(()) }
 }
 
@@ -194,6 +197,10 @@ fn handle_call(ctx: &mut Context<'_>, call: CallId, request: Request) -> Result<
         Request::Barrier(index) => sync::call_barrier(ctx, call, index),
         Request::Post(index) => sync::call_post(ctx, call, index),
         Request::Wait(index) => sync::call_wait(ctx, call, index),
+        Request::GiveUp => {
+            sync::call_give_up(ctx);
+            Ok(())
+        }
         Request::Add { counter, delta } => sync::call_add(ctx, call, counter, delta),
         Request::Place => {
             sync::call_place(ctx, call);
@@ -216,6 +223,10 @@ fn handle_message(ctx: &mut Context<'_>, from: Rank, bytes: &[u8]) -> Result<(),
         Message::CounterAdd { counter, delta, time } => sync::add(ctx, from, counter, delta, &time),
         Message::CounterValue { counter, value, time } => sync::on_value(ctx, from, counter, value, time),
         Message::Lost { rank } => Err(Failure::Lost(rank)),
+        Message::GaveUp { rank, missing } => {
+            let missing = if ctx.rank() == Rank::ZERO { sync::missing_at(ctx, rank) } else { missing };
+            Err(Failure::GaveUp { rank, missing })
+        }
         message => handle_page_message(ctx, from, message),
     }
 }

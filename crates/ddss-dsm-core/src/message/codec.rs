@@ -28,6 +28,7 @@ const APPOINTED: u8 = 17;
 const AWAIT: u8 = 18;
 const REACHED: u8 = 19;
 const LOST: u8 = 20;
+const GAVE_UP: u8 = 21;
 
 /// Bytes of a diff message in front of its runs.
 const DIFF_HEADER_BYTES: usize = 17;
@@ -91,7 +92,7 @@ impl Codec {
         let mut reader = Reader { bytes, ranks: self.ranks, pages: self.pages };
         let kind = reader.byte()?;
         let message = match kind {
-            LOCK_REQUEST..=COUNTER_VALUE | LOST => decode_sync_message(kind, &mut reader)?,
+            LOCK_REQUEST..=COUNTER_VALUE | LOST | GAVE_UP => decode_sync_message(kind, &mut reader)?,
             _ => decode_page_message(kind, &mut reader, self.page_bytes)?,
         };
         if reader.bytes.is_empty() { Ok(message) } else { Err(MessageError::Long(reader.bytes.len())) }
@@ -113,6 +114,11 @@ fn encode_sync_message(w: &mut Writer<'_>, message: &Message<'_>) {
         Message::Lost { rank } => {
             w.byte(LOST);
             return w.rank(*rank);
+        }
+        Message::GaveUp { rank, missing } => {
+            w.byte(GAVE_UP);
+            w.rank(*rank);
+            return w.half(missing.bits());
         }
         _ => unreachable!("messages about pages have an encoder of their own"),
     };
@@ -176,6 +182,9 @@ fn encode_page_message(w: &mut Writer<'_>, message: &Message<'_>) {
 fn decode_sync_message<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Message<'a>, MessageError> {
     if kind == LOST {
         return Ok(Message::Lost { rank: r.rank()? });
+    }
+    if kind == GAVE_UP {
+        return Ok(Message::GaveUp { rank: r.rank()?, missing: r.rank_set()? });
     }
     let index = r.index()?;
     if kind == SEMAPHORE_WAIT {

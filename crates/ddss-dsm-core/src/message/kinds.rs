@@ -1,7 +1,7 @@
 //! The messages.
 
 use crate::diff::PackedRuns;
-use crate::model::{Notice, PageId, PageRange, Rank, VectorTime};
+use crate::model::{Notice, PageId, PageRange, Rank, RankSet, VectorTime};
 
 /// A message from one rank to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,6 +154,13 @@ pub enum Message<'a> {
         page: PageId,
         /// Landing slot of the request.
         slot: u16,
+    },
+    /// To rank 0: end the space. From any rank: it has ended.
+    GaveUp {
+        /// The rank whose call has passed its deadline.
+        rank: Rank,
+        /// Ranks that had not come to its barrier, as far as the sender knows.
+        missing: RankSet,
     },
     /// A rank is lost, and the space with it.
     Lost {

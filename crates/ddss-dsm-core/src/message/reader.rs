@@ -3,7 +3,7 @@
 use super::error::MessageError;
 use super::writer::COARSE;
 use crate::limits::{FETCHES_MAX, INDEX_END, INTERVAL_MAX, RANGE_BYTES};
-use crate::model::{ChangedPages, Notice, PageId, PageRange, Rank, VectorTime};
+use crate::model::{ChangedPages, Notice, PageId, PageRange, Rank, RankSet, VectorTime};
 
 /// Takes fields from the front of a message.
 pub(super) struct Reader<'a> {
@@ -45,6 +45,11 @@ impl<'a> Reader<'a> {
         let number = self.byte()?;
         let rank = Rank::new(number.into()).filter(|rank| rank.index() < self.ranks);
         rank.ok_or(MessageError::Field("rank", number.into()))
+    }
+
+    pub(super) fn rank_set(&mut self) -> Result<RankSet, MessageError> {
+        let bits = self.half()?;
+        RankSet::from_bits(bits, self.ranks).ok_or(MessageError::Field("ranks", bits.into()))
     }
 
     pub(super) fn page(&mut self) -> Result<PageId, MessageError> {

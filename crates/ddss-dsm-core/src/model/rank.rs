@@ -77,8 +77,27 @@ impl RankSet {
         self.0 == 0
     }
 
+    /// Returns the set as bits.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Returns the set of these bits. `None` if it has a rank that is none of so many.
+    pub(crate) const fn from_bits(bits: u16, ranks: usize) -> Option<Self> {
+        if (bits as u32) >> ranks == 0 { Some(Self(bits)) } else { None }
+    }
+
     /// Returns the ranks, the lowest first.
     pub fn iter(self) -> impl Iterator<Item = Rank> {
         (0..RANKS_MAX as u8).map(Rank).filter(move |rank| self.contains(*rank))
+    }
+}
+
+impl fmt::Display for RankSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, rank) in self.iter().enumerate() {
+            write!(f, "{}{rank}", if index > 0 { ", " } else { "" })?;
+        }
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use crate::checkpoint::{Checkpoints, Entry, Reason};
 use crate::error::SpaceError;
 use crate::report;
 use crate::sys::{Frames, Refused};
-use crate::transport::{Call, Command, OWN_INDICES, RankMemory, Reply, Service, ServiceConfig};
+use crate::transport::{Call, Command, OWN_INDICES, OwnEnd, RankMemory, Reply, Service, ServiceConfig};
 use ddss::Client;
 use ddss_dsm_core::{
     Access, Failure, Homes, PageId, PageRange, Rank, Request, SETTINGS_BYTES, SettingsError, Statistics,
@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Release of the messages between ranks.
 const RELEASE: u8 = 3;
+/// Time in which rank 0 ends a space that this rank has given up.
+const GIVE_UP_MAX: Duration = Duration::from_secs(1);
 /// Bytes of the longest message of the fabric: a packed page fits.
 const MESSAGE_BYTES: usize = 16 << 10;
 
@@ -47,6 +49,8 @@ pub struct Space {
     directory: GroupState,
     /// Rank whose loss has ended the space.
     lost: OnceLock<Rank>,
+    /// Reason of this rank for the end of the space.
+    own_end: Arc<OnceLock<OwnEnd>>,
     tracing: Option<Tracing>,
 }
 
@@ -69,6 +73,7 @@ impl Space {
         let membership =
             join_group(client, name, join, options.rank, &settings.encode_settings()).map_err(|error| match error {
                 JoinError::OtherSettings { theirs, .. } => explain(&theirs, &settings),
+                JoinError::Row(row) => SpaceError::OtherRelease { space: name.to_owned(), row },
                 other => SpaceError::Join(other),
             })?;
         let directory = membership.group_state();
@@ -82,6 +87,7 @@ impl Space {
         let frames = memory.frames();
         let homes = memory.home_frames().map_err(SpaceError::Memory)?;
         let checkpoints = Checkpoints::new(client, name, rank.index() as u16, homes, options.endpoint.timeout);
+        let (lost, own_end) = (OnceLock::new(), Arc::new(OnceLock::new()));
         let config = ServiceConfig {
             engine,
             memory,
@@ -92,17 +98,31 @@ impl Space {
             commands: receiver,
             wake: wake.clone(),
             trace: trace.clone(),
+            own_end: own_end.clone(),
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread =
             ProgressThread::start("ddss-dsm", None, IdleConfig::for_cores(cores), move || Service::new(config))?;
         let bytes = options.bytes.next_multiple_of(SpaceOptions::PAGE_BYTES.into());
         let (ranks, timeout) = (options.ranks, options.endpoint.timeout);
-        let (lost, tracing) = (OnceLock::new(), trace.map(|trace| Tracing { trace, reads: ReadLog::default() }));
-        let space =
-            Self { rank, ranks, bytes, timeout, commands, wake, frames, thread, checkpoints, directory, lost, tracing };
+        let tracing = trace.map(|trace| Tracing { trace, reads: ReadLog::default() });
+        let space = Self {
+            rank,
+            ranks,
+            bytes,
+            timeout,
+            commands,
+            wake,
+            frames,
+            thread,
+            checkpoints,
+            directory,
+            lost,
+            own_end,
+            tracing,
+        };
         match space.call(Call::Ready) {
-            Err(SpaceError::TimedOut(waited)) => Err(SpaceError::Missing { ranks, waited }),
+            Err(SpaceError::TimedOut(waited, _)) => Err(SpaceError::Missing { ranks, waited }),
             ended => ended.map(|_| space),
         }
     }
@@ -303,15 +323,41 @@ impl Space {
             self.send(Call::Reads(reads))?;
         }
         match self.send(call)?.recv_timeout(timeout) {
-            Ok(Err(Failure::Lost(rank))) => Err(Failure::Lost(*self.lost.get_or_init(|| self.first_lost(rank))).into()),
-            Ok(result) => Ok(result?),
+            Ok(result) => result.map_err(|failure| self.error_of(failure)),
             Err(RecvTimeoutError::Timeout) => {
                 // The call may still close pages: no view is made from now on.
                 self.frames.end();
-                self.send(Call::GiveUp)?;
-                Err(SpaceError::TimedOut(timeout))
+                Err(self.give_up(timeout))
             }
             Err(RecvTimeoutError::Disconnected) => Err(SpaceError::Ended),
+        }
+    }
+
+    /// Ends the space, for all ranks. Returns the error of a call that has waited for so long.
+    fn give_up(&self, waited: Duration) -> SpaceError {
+        // Rank 0 names the missing ranks. Without its answer this rank gives up alone.
+        for _ in 0..2 {
+            let Ok(reply) = self.send(Call::Engine(Request::GiveUp)) else { break };
+            match reply.recv_timeout(GIVE_UP_MAX) {
+                Ok(Err(failure @ Failure::GaveUp { .. })) => return SpaceError::TimedOut(waited, failure),
+                Ok(Err(failure)) => return self.error_of(failure),
+                Ok(Ok(_)) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        SpaceError::Ended
+    }
+
+    /// Returns the error of a failure, with what the engine does not know.
+    fn error_of(&self, failure: Failure) -> SpaceError {
+        match failure {
+            Failure::Lost(rank) if rank == self.rank => match self.own_end.get() {
+                Some(OwnEnd::Unreadable(row)) => SpaceError::Join(JoinError::Row(*row)),
+                Some(OwnEnd::Untraced(reason)) => SpaceError::Trace((*reason).into()),
+                None => SpaceError::PlaceLost,
+            },
+            Failure::Lost(rank) => Failure::Lost(*self.lost.get_or_init(|| self.first_lost(rank))).into(),
+            other => other.into(),
         }
     }
 

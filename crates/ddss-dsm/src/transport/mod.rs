@@ -12,4 +12,4 @@ mod service;
 
 pub(crate) use home_frames::HomeFrames;
 pub(crate) use rank_memory::RankMemory;
-pub(crate) use service::{Call, Command, OWN_INDICES, Reply, Service, ServiceConfig};
+pub(crate) use service::{Call, Command, OWN_INDICES, OwnEnd, Reply, Service, ServiceConfig};

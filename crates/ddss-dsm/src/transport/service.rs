@@ -11,14 +11,15 @@ use ddss_dsm_core::limits::INDEX_END;
 use ddss_dsm_core::{
     Action, Area, CallId, Config, Engine, Event, Failure, Homes, Output, PageRange, Rank, Request, Statistics, Tag,
 };
-use ddss_group::{Context, Driver, Group, Happened, Member, Membership, Mesh, Wake};
+use ddss_group::{Context, Driver, Group, Happened, Member, Membership, Mesh, RowError, Wake};
 use ddss_runtime::ProgressTask;
 use ddss_verbs::{Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// First byte of a message to a peer.
@@ -53,8 +54,6 @@ pub(crate) enum Call {
     Leave,
     /// Asks for the process in the place of a rank.
     Run(Rank),
-    /// Ends the space: a call of this rank has passed its deadline, and could still take effect beside later ones.
-    GiveUp,
 }
 
 /// Result of a call.
@@ -66,6 +65,15 @@ pub(crate) enum Reply {
 
 /// Result as the application gets it.
 pub(crate) type Answer = Result<Reply, Failure>;
+
+/// Reason of this rank for the end of the space. The other ranks see that it is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OwnEnd {
+    /// A row of the directory is of another release.
+    Unreadable(RowError),
+    /// The trace cannot be written.
+    Untraced(io::ErrorKind),
+}
 
 /// Call with the way back.
 #[derive(Debug)]
@@ -87,6 +95,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) wake: Arc<Wake>,
     /// Trace of this rank, if races are looked for.
     pub(crate) trace: Option<Arc<Trace>>,
+    /// Receives the reason of this rank for the end of the space.
+    pub(crate) own_end: Arc<OnceLock<OwnEnd>>,
 }
 
 /// Connection to another rank.
@@ -124,6 +134,7 @@ pub(crate) struct Service {
     happened: Vec<Happened>,
     reporter: Reporter,
     trace: Option<Arc<Trace>>,
+    own_end: Arc<OnceLock<OwnEnd>>,
     out: Output,
 }
 
@@ -132,7 +143,7 @@ impl Service {
     const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
-        let ServiceConfig { commands, wake, trace, .. } = config;
+        let ServiceConfig { commands, wake, trace, own_end, .. } = config;
         let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, .. } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
         let reporter = Reporter::new(membership.group_state(), membership.ours().member.0);
@@ -161,6 +172,7 @@ impl Service {
             happened: Vec::new(),
             reporter,
             trace,
+            own_end,
             out: Output::default(),
             config,
         })
@@ -208,9 +220,9 @@ impl Service {
     /// Writes the intervals that were closed into the trace. A trace that cannot be written ends the space: it would hide races.
     fn write_trace(&mut self) {
         let Some(trace) = &self.trace else { return };
-        if !self.engine.take_accesses().iter().all(|accesses| trace.write_accesses(accesses).is_ok()) {
+        if let Err(error) = self.engine.take_accesses().iter().try_for_each(|accesses| trace.write_accesses(accesses)) {
             self.trace = None;
-            self.lose(self.driver.ours());
+            self.end_here(OwnEnd::Untraced(error.kind()));
         }
     }
 
@@ -255,11 +267,8 @@ impl Service {
     }
 
     fn start(&mut self, command: Command) {
-        if matches!(command.call, Call::GiveUp) {
-            return self.lose(self.driver.ours());
-        }
-        let failure = self.engine.failure();
-        if !self.is_ready && failure.is_none() {
+        let (failure, ends) = (self.engine.failure(), matches!(command.call, Call::Engine(Request::GiveUp)));
+        if !self.is_ready && failure.is_none() && !ends {
             return self.held.push(command);
         }
         let Command { call, reply } = command;
@@ -270,7 +279,6 @@ impl Service {
                 let process = self.driver.incarnation(Member(rank.index() as u16));
                 let _ = reply.send(Ok(Reply::Value(process.run.into())));
             }
-            Call::GiveUp => {}
             Call::Reads(reads) => self.engine.add_reads(reads),
             Call::AwaitLeave => {
                 self.is_leaving = true;
@@ -307,9 +315,17 @@ impl Service {
             Happened::Left(member) if !self.is_leaving => self.lose(member),
             Happened::Lost(member, _) => self.lose(member),
             Happened::Replaced => self.lose(self.driver.ours()),
+            Happened::Unreadable(error) => {
+                self.end_here(OwnEnd::Unreadable(error));
+            }
             Happened::Done(tag, value) => self.finish_work(tag, value),
             _ => {}
         }
+    }
+
+    fn end_here(&mut self, reason: OwnEnd) {
+        let _ = self.own_end.set(reason);
+        self.lose(self.driver.ours());
     }
 
     fn lose(&mut self, member: Member) {
@@ -333,7 +349,10 @@ impl Service {
     fn is_too_late(&self, member: Member) -> bool {
         let index = usize::from(member.0);
         self.engine.failure().is_some_and(|failure| {
-            let ended_it = matches!(failure, Failure::Lost(rank) | Failure::Protocol(rank) if rank.index() == index);
+            let ended_it = matches!(
+                failure,
+                Failure::Lost(rank) | Failure::Protocol(rank) | Failure::GaveUp { rank, .. } if rank.index() == index
+            );
             ended_it || self.peers[index].windows.is_some()
         })
     }

@@ -194,7 +194,7 @@ impl<H: Handler> Endpoint<H> {
             Happened::Message(from, bytes) if self.port.link(from).is_up => self.receive(from, &bytes),
             Happened::Done(slot, _) => self.handler.on_sent(slot as u16),
             Happened::Left(member) | Happened::Lost(member, _) => self.end(member),
-            Happened::Replaced => {
+            Happened::Replaced | Happened::Unreadable(_) => {
                 self.handler.on_fenced();
                 self.members().for_each(|member| self.expel(member));
             }

@@ -144,7 +144,7 @@ impl Service {
             }
             Happened::State(state) if state >= FAILED => self.shared.serve(|ends| ends.fail(Failure::Ended)),
             Happened::State(state) if state >= CLOSED => self.shared.serve(|ends| ends.close()),
-            Happened::Replaced => {
+            Happened::Replaced | Happened::Unreadable(_) => {
                 self.shared.serve(|ends| ends.fail(Failure::Fenced));
                 for member in self.members() {
                     self.driver.close(member);

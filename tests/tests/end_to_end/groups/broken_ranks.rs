@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, ConnectOptions};
+use ddss::{Client, ConnectOptions, Spec};
 use ddss_auth::Context;
 use ddss_dsm::{Failure, Homes, Space, SpaceError, SpaceOptions};
 use ddss_group::{Group, GroupEvent, GroupState, JoinOptions, Member, Membership, NOTE_BYTES};
@@ -63,15 +63,17 @@ impl Rank {
     /// Joins the space of another rank, with the settings that its directory has.
     fn join(folder: &Path, number: u16, ranks: u16) -> Self {
         let client = connect(folder);
-        let settings: [u8; NOTE_BYTES] = until("no directory", || {
-            let row = client.table::<[u8]>(&format!("dsm/{NAME}")).open().ok()?.row(0).get().ok()?;
-            row[..4].ne(&[0; 4]).then(|| row[40..120].try_into().unwrap())
+        let (settings, rows): ([u8; NOTE_BYTES], _) = until("no directory", || {
+            let table = client.table::<[u8]>(&format!("dsm/{NAME}")).open().ok()?;
+            let row = table.row(0).get().ok()?;
+            row[..4].ne(&[0; 4]).then(|| (row[40..120].try_into().unwrap(), table.len()))
         });
+        let extra = (rows - 1 - 3 * u64::from(ranks)) as u16;
         let mut config = IwarpConfig::default();
         config.message_bytes_max = 16 << 10;
         let mut fabric = Iwarp::new(config).unwrap();
         let address = fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let options = JoinOptions::new(ranks, address).number(number).settings(settings).lease(LEASE);
+        let options = JoinOptions::new(ranks, address).number(number).settings(settings).lease(LEASE).extra_rows(extra);
         let membership = Membership::join(&client, &format!("dsm/{NAME}"), &options).unwrap();
         let (context, state) = (Context { name: *b"DDSS pages", release: 3 }, membership.group_state());
         let group = Group::new(membership, &mut fabric, context, LEASE).unwrap();
@@ -108,6 +110,7 @@ fn named(error: &SpaceError) -> String {
     match error {
         SpaceError::Failure(Failure::Protocol(rank)) => format!("protocol {rank}"),
         SpaceError::Failure(Failure::Lost(rank)) => format!("lost {rank}"),
+        SpaceError::Failure(Failure::GaveUp { rank, .. }) => format!("given up by {rank}"),
         other => other.to_string(),
     }
 }
@@ -176,10 +179,60 @@ fn call_that_gives_up_ends_the_space() {
     words.put(&second, 0, 1).unwrap();
     let section = first.lock(3).unwrap();
     let late = second.lock(3).unwrap_err();
-    assert!(matches!(late, SpaceError::TimedOut(_)), "{late}");
+    assert!(matches!(late, SpaceError::TimedOut(..)), "{late}");
     // The lock may still be granted, and close the page: nobody gets a view of it any more.
-    assert_eq!(named(&words.write(&second, ..).map(drop).unwrap_err()), "lost rank 1");
+    assert_eq!(named(&words.write(&second, ..).map(drop).unwrap_err()), "given up by rank 1");
     drop(section);
-    assert_eq!(named(&second.barrier().unwrap_err()), "lost rank 1");
-    assert_eq!(named(&first.lock(3).unwrap_err()), "lost rank 1");
+    assert_eq!(named(&second.barrier().unwrap_err()), "given up by rank 1");
+    assert_eq!(named(&first.lock(3).unwrap_err()), "given up by rank 1");
+}
+
+// If this failed, an operator would look for a crash of the rank that waited longest, and not for the one that is late.
+#[test]
+fn late_rank_is_named_by_all() {
+    let daemon = Daemon::start(1).unwrap();
+    let timeout = Duration::from_secs(10);
+    let spaces = [0, 1, 2, 3].map(|rank| join(&daemon, options(4, rank).timeout(timeout)));
+    let mut spaces = spaces.map(|space| space.join().unwrap().unwrap());
+    let [first, second, late, last] = &mut spaces;
+    let errors = std::thread::scope(|scope| {
+        let wait = |space| scope.spawn(move || Space::barrier(space).unwrap_err().to_string());
+        let waiting = [first, second, last].map(wait);
+        waiting.map(|thread| thread.join().unwrap())
+    });
+    let late = late.barrier().unwrap_err().to_string();
+    for error in errors.iter().chain([&late]) {
+        assert!(error.contains("rank 2 did not come to its barrier"), "{error}");
+        assert!(!error.contains("lost"), "{error}");
+    }
+}
+
+// If this failed, each rank would say that it is lost itself, and nobody would look at the directory.
+#[test]
+fn directory_of_another_release_is_named() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = connect(daemon.folder());
+    let name = format!("dsm/{NAME}");
+    // Rows of four ranks of a release that published none of pages.
+    let old = client.table::<[u8]>(&name).allocate(Spec::new(13).row_len(128)).unwrap();
+    let said = Space::join(&client, NAME, options(4, 0)).unwrap_err().to_string();
+    assert!(said.contains("of another release") && said.ends_with("`ddss dsm rm solver` removes it"), "{said}");
+    old.segment().release().unwrap();
+    let second = join(&daemon, options(2, 1));
+    let mut first = join(&daemon, options(2, 0)).join().unwrap().unwrap();
+    let _second = second.join().unwrap().unwrap();
+    // The row of rank 1.
+    client.table::<[u8]>(&name).open().unwrap().row(2).put(&[0x55; 128]).unwrap();
+    let said = first.barrier().unwrap_err().to_string();
+    assert!(said.starts_with("row 2 of the group is of another release"), "{said}");
+}
+
+// If this failed, a program that wants no deadline would die in a sum of times.
+#[test]
+fn longest_deadline_is_none() {
+    let daemon = Daemon::start(1).unwrap();
+    let space = Space::join(&connect(daemon.folder()), NAME, SpaceOptions::new(1, BYTES).timeout(Duration::MAX));
+    let mut space = space.unwrap();
+    space.checkpoint(1).unwrap();
+    space.leave().unwrap();
 }

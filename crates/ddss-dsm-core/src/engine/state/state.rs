@@ -54,6 +54,8 @@ pub(crate) struct SyncState {
     pub(crate) queue: SyncQueue,
     pub(crate) locks: Locks,
     pub(crate) rendezvous: Rendezvous,
+    /// True once this rank has asked rank 0 to end the space.
+    pub(crate) has_given_up: bool,
 }
 
 /// All state of a rank.
@@ -107,6 +109,7 @@ impl State {
                 queue: SyncQueue::default(),
                 locks: Locks::default(),
                 rendezvous: Rendezvous::default(),
+                has_given_up: false,
             },
             calls: Calls::default(),
             statistics: Statistics::default(),

@@ -50,7 +50,7 @@ impl Space {
     /// Returns the number of ranks that the space is for.
     fn ranks(&self) -> Option<u64> {
         let table = self.table.as_ref()?;
-        Some(SpaceInfo::ranks_of_table(table.len.checked_div(table.row_len.into()).unwrap_or(0)))
+        SpaceInfo::ranks_of_table(table.len.checked_div(table.row_len.into())?)
     }
 
     fn live(&self) -> u16 {
