@@ -24,6 +24,8 @@ pub const LOG_SLOTS_MAX: u32 = 1 << 16;
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Number of the last interval at most.
 pub const INTERVAL_MAX: u32 = u32::MAX - 1;
+/// Bytes of diffs on their way to homes, from which on a rank closes no interval before they are placed. One interval may exceed it.
+pub const UNPLACED_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 16;
 /// Bytes of a range of pages in a record or a message.

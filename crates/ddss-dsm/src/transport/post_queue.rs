@@ -34,7 +34,7 @@ pub(super) enum Post {
     Leave,
 }
 
-/// Work for a peer that waits. The engine bounds it: it awaits answers.
+/// Work for a peer that waits. The engine bounds it: it awaits answers, and the placement of diffs when they have too many bytes.
 #[derive(Debug, Default)]
 pub(super) struct PostQueue(pub(super) VecDeque<Post>);
 

@@ -23,6 +23,8 @@ struct Closing {
     /// Copy of a page. The page may change during the diff; the copy does not.
     copy: Box<[u8]>,
     runs: Vec<Run>,
+    /// Bytes that were sent to other homes.
+    sent: u64,
     /// Changed bytes, if races are looked for.
     writes: Vec<Range<u64>>,
 }
@@ -31,8 +33,15 @@ struct Closing {
 pub(crate) fn close_interval(ctx: &mut Context<'_>) {
     let copy = ctx.state.pages.twins.take_buffer(ctx.state.config.page_bytes);
     let interval = ctx.state.sync.intervals.open();
-    let mut closing =
-        Closing { interval, changed: Vec::new(), written: BTreeMap::new(), copy, runs: Vec::new(), writes: Vec::new() };
+    let mut closing = Closing {
+        interval,
+        changed: Vec::new(),
+        written: BTreeMap::new(),
+        copy,
+        runs: Vec::new(),
+        sent: 0,
+        writes: Vec::new(),
+    };
     ctx.state.pages.placements.start_flush();
     #[cfg(feature = "planted")]
     let start = ctx.out.actions().len();
@@ -110,7 +119,9 @@ fn send_page(ctx: &mut Context<'_>, page: PageId, closing: &mut Closing) {
     let statistics = &mut ctx.state.statistics;
     statistics.diffs += 1;
     statistics.runs += closing.runs.len() as u64;
-    statistics.diff_bytes += closing.runs.iter().map(|run| u64::from(run.bytes)).sum::<u64>();
+    let bytes = closing.runs.iter().map(|run| u64::from(run.bytes)).sum::<u64>();
+    statistics.diff_bytes += bytes;
+    closing.sent += if home == config.rank { 0 } else { bytes };
     if ctx.state.accesses.is_some() {
         let base = page.offset(config.page_bytes);
         let range = |run: &Run| base + u64::from(run.offset)..base + u64::from(run.end());
@@ -191,7 +202,7 @@ fn publish(ctx: &mut Context<'_>, closing: &Closing) {
     let mut record = Vec::new();
     encode_record(closing.interval, &pages, &mut record);
     ctx.memory.write_log(config.log.offset(closing.interval), &record);
-    ctx.state.sync.intervals.close(pages);
+    ctx.state.sync.intervals.close(pages, closing.sent);
     ctx.state.statistics.intervals += 1;
     ctx.state.statistics.coarse += u64::from(is_coarse);
 }
