@@ -8,6 +8,7 @@ use crate::ids::{BufferId, StepId};
 use crate::outgoing_bytes::OutgoingBytes;
 use crate::remote::handler::Remote;
 use crate::requester::{LockOwner, NewSegment, ReplyFields};
+use crate::role::ReplicaCounts;
 use crate::state::memory::uploads::Uploads;
 use crate::state::name_claims::NameClaims;
 use crate::state::output::Output;
@@ -19,8 +20,8 @@ use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use crate::uploads::memory::UploadMemory;
 use ddss_core::{
-    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Outcome, Principal, RequestId, SegmentId, Storage,
-    Timestamp,
+    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Outcome, Principal, ReplicationInfo, RequestId,
+    SegmentId, Storage, Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -182,6 +183,22 @@ impl Engine {
     /// Returns the number of segments at home here and the free bytes of the pool.
     pub fn segments(&self) -> (usize, u64) {
         (self.segments.count(), self.segments.free_bytes(Storage::Memory))
+    }
+
+    /// Returns the numbers of replicated segments at home here, by the state of their replicas.
+    pub fn replicas(&self) -> ReplicaCounts {
+        let in_sync = self.replicas.in_sync_at(self.segments.node());
+        let mut counts = ReplicaCounts { in_sync, unsure: self.replicas.unconfirmed_count(), ..Default::default() };
+        for id in self.replicas.transitions() {
+            let replication = self.segments.get(id).ok().and_then(|segment| segment.replication.as_deref());
+            let Some(replication) = replication.filter(|replication| replication.is_home()) else { continue };
+            match replication.replication_info() {
+                ReplicationInfo::Copying => counts.copying += 1,
+                ReplicationInfo::Degraded => counts.degraded += 1,
+                _ => {}
+            }
+        }
+        counts
     }
 
     /// Returns the number of lock holders and of queued waiters, over all segments at home here.

@@ -77,5 +77,5 @@ pub use engine::Engine;
 pub use fault_injection::Bug;
 pub use home::inline_path::InlineCommit;
 pub use ids::{BufferId, ClaimId, ServedGetId, StepId};
-pub use role::{Proposal, ProposalKind, RoleAssignment};
+pub use role::{Proposal, ProposalKind, ReplicaCounts, RoleAssignment};
 pub use state::segments::quotas::{Quota, Quotas};

@@ -21,6 +21,19 @@ pub struct RoleAssignment {
     pub vacant: bool,
 }
 
+/// Numbers of replicated segments at home on a node, by the state of their replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplicaCounts {
+    /// The replica may take over.
+    pub in_sync: usize,
+    /// It is being copied.
+    pub copying: usize,
+    /// There is none.
+    pub degraded: usize,
+    /// The cluster has not confirmed the role of this node.
+    pub unsure: usize,
+}
+
 /// Decision that an engine proposes. A repeated proposal takes effect once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Proposal {

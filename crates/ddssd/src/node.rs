@@ -5,12 +5,12 @@ use crate::config::config::Config;
 use crate::config::quota_table::QuotaTable;
 use crate::control::{BridgeEnd, ControlBridge, ControlConfig, ControlPlane, are_names_compared, has_left};
 use crate::cpu_placement;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsSources, WatchedFolders};
 use crate::peers::fabric;
 use crate::shard::drain::Drain;
 use crate::shard::shard::{PreparedShard, RunningShard, check_shards, discard_all, discard_other_shards};
 use crate::start_error::StartError;
-use crate::status::StatusPage;
+use crate::status::{RaftStatus, StatusPage};
 use crate::storage::state_dir;
 use crate::storage::state_dir::StateDirLock;
 use crate::supervisor::{Departure, Supervisor};
@@ -105,7 +105,13 @@ impl Node {
         for gauge in [Gauge::Clustered, Gauge::Majority] {
             pages.iter().for_each(|page| page.set_gauge(gauge, bootstrap.is_some().into()));
         }
-        let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
+        let raft_status = RaftStatus::default();
+        let sources = MetricsSources {
+            pages: pages.clone(),
+            raft: bootstrap.is_some().then(|| raft_status.clone()),
+            folders: WatchedFolders { memory: config.memory_folder.clone(), state: config.state_folder.clone() },
+        };
+        let metrics = config.metrics.map(|address| Metrics::start(address, sources)).transpose()?;
         let (mut shards, mut bridge_ends, drain) = (Vec::new(), Vec::new(), Drain::default());
         let supervisor = Supervisor::default();
         for part in parts {
@@ -115,8 +121,9 @@ impl Node {
             bridge_ends.push((control_end, asked));
         }
         let address = bootstrap.as_ref().map(|bootstrap| bootstrap.address);
-        let control = bootstrap
-            .map(|bootstrap| Self::start_control(&config, run, bootstrap, &mut shards, bridge_ends, &supervisor));
+        let control = bootstrap.map(|bootstrap| {
+            Self::start_control(&config, run, bootstrap, (&mut shards, bridge_ends), (&supervisor, raft_status))
+        });
         let control = control.transpose()?;
         shards.iter_mut().try_for_each(RunningShard::open_acceptor)?;
         pages.iter().for_each(|page| page.set_state(DaemonState::Serving));
@@ -154,9 +161,8 @@ impl Node {
         config: &Config,
         run: u32,
         bootstrap: Bootstrap,
-        shards: &mut [RunningShard],
-        bridge_ends: Vec<BridgeEnd>,
-        supervisor: &Supervisor,
+        (shards, bridge_ends): (&mut [RunningShard], Vec<BridgeEnd>),
+        (supervisor, raft_status): (&Supervisor, RaftStatus),
     ) -> Result<ControlPlane, StartError> {
         let Bootstrap { node, key, lineage, address, listener, founder, incarnation, join } = bootstrap;
         let names = shards.iter_mut().flat_map(RunningShard::take_names).collect();
@@ -179,6 +185,7 @@ impl Node {
             join,
             names,
             pages,
+            raft_status,
         };
         ControlPlane::start(config, bridge_ends, supervisor.clone())
     }

@@ -98,6 +98,10 @@ named! {
         FileBytesUsed, "file_bytes_used", "bytes that segments in files take, with their history";
         Majority, "majority", "1 if this node belongs to a cluster with a reachable majority";
         ParkedWaits, "parked_waits", "waits of clients for locks and versions that hold no place in a ring";
+        ReplicasInSync, "replicas_in_sync", "segments at home here whose replica may take over";
+        ReplicasCopying, "replicas_copying", "segments at home here that are being copied to a replica";
+        ReplicasDegraded, "replicas_degraded", "segments at home here that should have a replica and have none";
+        ReplicasUnsure, "replicas_unsure", "segments of the last daemon here whose role the cluster has not confirmed";
     }
 }
 

@@ -18,6 +18,7 @@ use crate::config::Now;
 use crate::requester::Requester;
 use crate::role::RoleAssignment;
 use crate::state::peers::Peers;
+use assignments::Assignments;
 use ddss_core::limits::{RESYNC_DIRTY_MAX, RESYNC_PIECES_MAX};
 use ddss_core::{
     DegradedReason, Failure, NodeId, PermissionUpdate, Principal, Range, Refusal, ReplicationInfo, SegmentId,
@@ -26,6 +27,7 @@ use ddss_core::{
 use home_work::WorkQueue;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+mod assignments;
 mod forwarded_upload;
 mod home_work;
 
@@ -38,7 +40,7 @@ pub(crate) struct Replicas {
     /// A cluster exists that decides.
     has_cluster: bool,
     /// Decisions about the segments of all nodes.
-    assignments: HashMap<SegmentId, RoleAssignment>,
+    assignments: Assignments,
     /// Homes of the segments that were taken over.
     routes: HashMap<SegmentId, NodeId>,
     /// Nodes that were declared dead.
@@ -65,7 +67,7 @@ impl Default for Replicas {
     fn default() -> Self {
         Self {
             has_cluster: false,
-            assignments: HashMap::new(),
+            assignments: Assignments::default(),
             routes: HashMap::new(),
             dead: BTreeSet::new(),
             unconfirmed: Vec::new(),
@@ -123,17 +125,17 @@ impl Replicas {
 
     /// Returns the newest decision about a segment.
     pub(crate) fn assignment(&self, segment: SegmentId) -> Option<&RoleAssignment> {
-        self.assignments.get(&segment)
+        self.assignments.get(segment)
     }
 
     /// Records a decision and the route to the home; `false` if a newer one is known.
     pub(crate) fn assign(&mut self, assignment: &RoleAssignment) -> bool {
         let id = assignment.segment;
         let order = |known: &RoleAssignment| (known.epoch, known.turn);
-        if self.assignments.get(&id).is_some_and(|known| order(known) > order(assignment)) {
+        if self.assignments.get(id).is_some_and(|known| order(known) > order(assignment)) {
             return false;
         }
-        self.assignments.insert(id, *assignment);
+        self.assignments.insert(*assignment);
         if assignment.home == id.home() {
             self.routes.remove(&id);
         } else {
@@ -148,9 +150,19 @@ impl Replicas {
         self.assignments.values().filter(|known| known.vacant).map(|known| known.segment).collect()
     }
 
+    /// Returns the number of segments with that home whose replicas may take over.
+    pub(crate) fn in_sync_at(&self, home: NodeId) -> usize {
+        self.assignments.in_sync_at(home)
+    }
+
+    /// Returns the number of segments whose role the cluster has yet to confirm.
+    pub(crate) fn unconfirmed_count(&self) -> usize {
+        self.unconfirmed.len()
+    }
+
     /// Removes the decisions about a segment that was released.
     pub(crate) fn unassign(&mut self, segment: SegmentId) {
-        self.assignments.remove(&segment);
+        self.assignments.remove(segment);
         self.routes.remove(&segment);
     }
 
@@ -160,7 +172,7 @@ impl Replicas {
         let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.has_cluster) else {
             return failure;
         };
-        let is_known = self.assignments.contains_key(&segment);
+        let is_known = self.assignments.get(segment).is_some();
         if is_known || !self.has_lease { Failure::NodeDown } else { failure }
     }
 

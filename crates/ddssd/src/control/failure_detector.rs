@@ -43,6 +43,7 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: N
     loop {
         // Nodes that start together should find each other quickly.
         let pause = if began.elapsed() < START_PHASE { START_ROUND_INTERVAL } else { ROUND_INTERVAL };
+        context.publish_progress();
         pages.iter().for_each(|page| context.publish_status(page));
         let slept = Instant::now();
         tokio::time::sleep(pause).await;
@@ -102,6 +103,16 @@ fn log_lost(command: &Command) {
 }
 
 impl Context {
+    /// Publishes the progress of the Raft group.
+    fn publish_progress(&self) {
+        let (term, applied) = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow();
+            (metrics.current_term, metrics.last_applied.map_or(0, |applied| applied.index))
+        };
+        self.health.raft_status.set_progress(term, applied, self.health.majority.clock_ahead_us());
+    }
+
     /// Publishes the state of the cluster on a status page. No other task writes these gauges.
     fn publish_status(&self, page: &StatusPage) {
         page.set_gauge(Gauge::Leader, self.live_leader().unwrap_or(0).into());

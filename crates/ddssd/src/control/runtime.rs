@@ -27,7 +27,7 @@ use crate::control::rpc::client::RpcClient;
 use crate::control::rpc::context::{Contacts, Context, Health, MembershipChanges, OwnNode};
 use crate::control::rpc::raft_network::RaftNetworkClient;
 use crate::start_error::StartError;
-use crate::status::StatusPage;
+use crate::status::{RaftStatus, StatusPage};
 use crate::supervisor::Supervisor;
 use ddss_admin::ClusterKey;
 use ddss_admin::HostPort;
@@ -70,6 +70,8 @@ pub(crate) struct ControlConfig {
     pub(crate) names: Vec<(Name, NameState)>,
     /// Status pages of all shards, for the state of the cluster.
     pub(crate) pages: Vec<StatusPage>,
+    /// Progress of the Raft group, for the metrics.
+    pub(crate) raft_status: RaftStatus,
 }
 
 /// The control plane's side of one bridge: sender of events, receiver of requests.
@@ -167,6 +169,7 @@ async fn start_control_plane(
     let contacts = Contacts::default();
     let state_machine = StateMachine::open(&config.state_folder, node, events.clone()).map_err(state)?;
     let log = LogStore::open(&config.state_folder, state_machine.snapshot_on_disk()).map_err(state)?;
+    let log = log.recorded_in(&config.raft_status);
     let log_full = log.full();
     let registration = Registration { incarnation: config.incarnation, run: config.run };
     check_start(&config, registration, &rpc_client, &log, &state_machine).await?;
@@ -183,7 +186,12 @@ async fn start_control_plane(
         own: OwnNode { member: ours, registration, join_address, founding_peers },
         contacts,
         membership: MembershipChanges::default(),
-        health: Health { majority: Majority::default(), stall: Stall::default(), log_full },
+        health: Health {
+            majority: Majority::default(),
+            stall: Stall::default(),
+            log_full,
+            raft_status: config.raft_status.clone(),
+        },
         next_member: Arc::default(),
         proposals_in_flight: ProposalsInFlight::default(),
     };

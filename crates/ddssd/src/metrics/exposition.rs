@@ -3,6 +3,8 @@
 //! Clients, processes and segments are no labels: they come and go, and each would leave a time series for ever. `ddss
 //! top` shows them.
 
+use super::process::ProcessSample;
+use crate::status::RaftValues;
 use ddss_admin::Release;
 use ddss_core::Failure;
 use ddss_core::status::{Counter, Gauge, Histogram, Kind, Location, PeerRow, Status, Step};
@@ -45,8 +47,15 @@ fn with_shard(status: &Status, labels: &str) -> String {
     }
 }
 
-/// Formats the pages of all shards.
-pub(super) fn exposition(all: &[Status]) -> String {
+/// Values of the node beside those of its shards.
+#[derive(Debug, Default)]
+pub(super) struct NodeValues {
+    pub(super) process: ProcessSample,
+    pub(super) raft: Option<RaftValues>,
+}
+
+/// Formats the pages of all shards, and the values of the node.
+pub(super) fn exposition(all: &[Status], node: &NodeValues) -> String {
     let mut text = Text(String::with_capacity((32 << 10) * all.len()));
     identity(&mut text, all);
     for &counter in Counter::ALL {
@@ -82,12 +91,80 @@ pub(super) fn exposition(all: &[Status]) -> String {
                 let labels =
                     format!("operation=\"{}\",location=\"{}\",step=\"{}\"", kind.name(), location.name(), step.name());
                 for status in all {
-                    histogram(&mut text, &with_shard(status, &labels), status.histogram(kind, location, step));
+                    histogram(
+                        &mut text,
+                        "step_seconds",
+                        &with_shard(status, &labels),
+                        status.histogram(kind, location, step),
+                    );
                 }
             }
         }
     }
+    if let Some(values) = &node.raft {
+        raft(&mut text, values);
+    }
+    process(&mut text, &node.process);
     text.0
+}
+
+fn raft(text: &mut Text, values: &RaftValues) {
+    let RaftValues { term, applied_index, elections, log_bytes, log_syncs, clock_ahead_us } = values;
+    text.head("raft_term", "gauge", "term of the Raft group");
+    text.line("raft_term", "", term);
+    text.head("raft_applied_index", "gauge", "newest log entry that this node has applied");
+    text.line("raft_applied_index", "", applied_index);
+    text.head("raft_elections_total", "counter", "terms that have begun since this daemon started");
+    text.line("raft_elections_total", "", elections);
+    text.head("raft_log_bytes", "gauge", "bytes of the log on the disk");
+    text.line("raft_log_bytes", "", log_bytes);
+    text.head(
+        "raft_log_sync_seconds",
+        "histogram",
+        "duration of a write to the log, until it would survive a loss of power",
+    );
+    histogram(text, "raft_log_sync_seconds", "", log_syncs);
+    text.head("clock_ahead_seconds", "gauge", "time by which this clock is ahead of the leader's");
+    text.line("clock_ahead_seconds", "", *clock_ahead_us as f64 / 1e6);
+}
+
+/// Writes what the kernel knows, under the names that every exporter uses where there are some.
+fn process(text: &mut Text, sample: &ProcessSample) {
+    let ProcessSample {
+        cpu_seconds,
+        resident_bytes,
+        open_descriptors,
+        descriptors_max,
+        memory_limit_bytes,
+        file_systems,
+    } = sample;
+    for (name, kind, help, value) in [
+        ("cpu_seconds_total", "counter", "processor time of this daemon", *cpu_seconds),
+        ("resident_memory_bytes", "gauge", "resident memory of this daemon", resident_bytes.map(|bytes| bytes as f64)),
+        ("open_fds", "gauge", "open descriptors of this daemon", open_descriptors.map(|count| count as f64)),
+        ("max_fds", "gauge", "limit of open descriptors", descriptors_max.map(|count| count as f64)),
+    ] {
+        if let Some(value) = value {
+            // Writing to a string does not fail.
+            let _ =
+                writeln!(text.0, "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}");
+        }
+    }
+    if let Some(bytes) = memory_limit_bytes {
+        text.head("memory_limit_bytes", "gauge", "memory limit of the control group of this daemon");
+        text.line("memory_limit_bytes", "", bytes);
+    }
+    for (name, help, column) in [
+        ("file_system_free_bytes", "free bytes of the file systems under the directories of memory and state", 0),
+        ("file_system_bytes", "all bytes of these file systems", 1),
+    ] {
+        if !file_systems.is_empty() {
+            text.head(name, "gauge", help);
+        }
+        for (role, free, bytes) in file_systems {
+            text.line(name, &format!("of=\"{role}\""), [free, bytes][column]);
+        }
+    }
 }
 
 fn identity(text: &mut Text, all: &[Status]) {
@@ -156,11 +233,12 @@ fn operations(text: &mut Text, all: &[Status]) {
 }
 
 /// Writes one histogram, if it is not empty.
-fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
+fn histogram(text: &mut Text, name: &str, labels: &str, histogram: &Histogram) {
     let count = histogram.count();
     if count == 0 {
         return;
     }
+    let before = if labels.is_empty() { String::new() } else { format!("{labels},") };
     let (mut below, mut bucket) = (0, 0);
     for power in BOUNDS {
         let end = Histogram::bucket_of(1 << power);
@@ -168,11 +246,11 @@ fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
         bucket = end;
         // The bound is inclusive and in whole nanoseconds; a value on the power of two belongs to the next bucket.
         let bound = ((1u64 << power) - 1) as f64 / 1e9;
-        text.line("step_seconds_bucket", &format!("{labels},le=\"{bound}\""), below);
+        text.line(&format!("{name}_bucket"), &format!("{before}le=\"{bound}\""), below);
     }
-    text.line("step_seconds_bucket", &format!("{labels},le=\"+Inf\""), count);
-    text.line("step_seconds_sum", labels, histogram.sum_ns() as f64 / 1e9);
-    text.line("step_seconds_count", labels, count);
+    text.line(&format!("{name}_bucket"), &format!("{before}le=\"+Inf\""), count);
+    text.line(&format!("{name}_sum"), labels, histogram.sum_ns() as f64 / 1e9);
+    text.line(&format!("{name}_count"), labels, count);
 }
 
 /// Converts `NodeDown` to `node_down`.
@@ -210,7 +288,8 @@ mod tests {
         }
         set(at + Layout::SUM_AT, 50_000);
         let status = Status::decode(&page).unwrap();
-        let text = exposition(from_ref(&status));
+        let mut node = NodeValues::default();
+        let text = exposition(from_ref(&status), &node);
         let (mut typed, mut values) = (HashSet::new(), HashMap::new());
         for line in text.lines() {
             if let Some(kind) = line.strip_prefix("# TYPE ") {
@@ -245,11 +324,25 @@ mod tests {
             status.daemon.shard = Shard::new(index, 2).unwrap();
             status
         });
-        let both = exposition(&all);
+        let both = exposition(&all, &node);
         assert!(both.contains("ddss_commits_total{shard=\"1\"} 42\n"), "{both}");
         assert!(both.contains("ddss_operations_total{shard=\"0\",operation=\"get\",outcome=\"done\"} 7\n"));
         let types = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
         let values = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!((types(&both), values(&both)), (types(&text), 2 * values(&text)));
+        // Values of the node stand once.
+        node.raft = Some(RaftValues { term: 7, clock_ahead_us: -1500, ..RaftValues::default() });
+        node.process = ProcessSample { cpu_seconds: Some(0.25), ..ProcessSample::default() };
+        node.process.file_systems.push(("state", 5, 9));
+        let text = exposition(&all, &node);
+        for line in [
+            "ddss_raft_term 7",
+            "ddss_clock_ahead_seconds -0.0015",
+            "process_cpu_seconds_total 0.25",
+            "ddss_file_system_free_bytes{of=\"state\"} 5",
+            "ddss_file_system_bytes{of=\"state\"} 9",
+        ] {
+            assert_eq!(text.lines().filter(|found| *found == line).count(), 1, "{line}");
+        }
     }
 }

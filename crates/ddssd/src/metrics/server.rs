@@ -1,9 +1,10 @@
 //! A minimal HTTP/1.1 server: one request a connection, with limits on sizes and times.
 
-use super::exposition::exposition;
+use super::exposition::{NodeValues, exposition};
 use super::health::{health, readiness};
+use super::process::{ProcessSample, WatchedFolders};
 use crate::start_error::StartError;
-use crate::status::StatusPage;
+use crate::status::{RaftStatus, StatusPage};
 use ddss_core::status::Status;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,6 +30,16 @@ const CACHE_MAX_AGE: Duration = Duration::from_millis(200);
 /// Pause after a failed accept (out of descriptors).
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// Origins of all values.
+#[derive(Debug)]
+pub(crate) struct MetricsSources {
+    /// Status pages of all shards.
+    pub(crate) pages: Vec<StatusPage>,
+    /// Progress of the Raft group, if this node belongs to a cluster.
+    pub(crate) raft: Option<RaftStatus>,
+    pub(crate) folders: WatchedFolders,
+}
+
 /// The running server. Dropping it ends the server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -39,7 +50,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Starts to listen. On return requests are answered.
-    pub(crate) fn start(address: SocketAddr, pages: Vec<StatusPage>) -> Result<Self, StartError> {
+    pub(crate) fn start(address: SocketAddr, sources: MetricsSources) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -51,7 +62,7 @@ impl Metrics {
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
             runtime.block_on(async {
-                let reader = Arc::new(CachedReader { pages, last: Mutex::new(None) });
+                let reader = Arc::new(CachedReader { sources, last: Mutex::new(None) });
                 tokio::select! {
                     () = serve(listener, reader) => {}
                     // An error means that the sender was dropped, which also stops the server.
@@ -84,7 +95,7 @@ impl Drop for Metrics {
 /// Cached copy of all shards' pages, for the next requests.
 #[derive(Debug)]
 struct CachedReader {
-    pages: Vec<StatusPage>,
+    sources: MetricsSources,
     last: Mutex<Option<(Instant, Arc<Read>)>>,
 }
 
@@ -100,8 +111,10 @@ impl CachedReader {
         if let Some((_, read)) = last.as_ref().filter(|(when, _)| when.elapsed() < CACHE_MAX_AGE) {
             return Some(Arc::clone(read));
         }
-        let all = self.pages.iter().map(|page| Status::decode(&page.copy())).collect::<Result<Vec<_>, _>>().ok()?;
-        let metrics = exposition(&all);
+        let MetricsSources { pages, raft, folders } = &self.sources;
+        let all = pages.iter().map(|page| Status::decode(&page.copy())).collect::<Result<Vec<_>, _>>().ok()?;
+        let node = NodeValues { process: ProcessSample::take(folders), raft: raft.as_ref().map(RaftStatus::read) };
+        let metrics = exposition(&all, &node);
         let read = Arc::new(Read { all, metrics });
         *last = Some((Instant::now(), Arc::clone(&read)));
         Some(read)

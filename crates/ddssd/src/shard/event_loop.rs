@@ -449,6 +449,7 @@ impl EventLoop {
             lock_holders,
             lock_waiters,
             parked_waits: engine.parked(),
+            replicas: engine.replicas(),
         };
         recorder.flush_gauges(&gauges, self.latency_ns, links.rows());
     }

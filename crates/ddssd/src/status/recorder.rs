@@ -9,7 +9,7 @@ use super::page::StatusPage;
 use super::top_segments::{AccessKind, TopSegments};
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, Location, PeerRow, SampleRow, Step, Tally as Column};
 use ddss_core::{ChannelId, ClientId, Entry, Failure, Message, NodeId, Outcome, SegmentId};
-use ddss_engine::Counters;
+use ddss_engine::{Counters, ReplicaCounts};
 use ddss_ipc::{ServerCounts, Session, Strategy, TracedRequest, clock_ns};
 
 /// Row of a client, and a flag for its next write.
@@ -31,6 +31,7 @@ pub(crate) struct Gauges {
     pub(crate) lock_holders: usize,
     pub(crate) lock_waiters: usize,
     pub(crate) parked_waits: usize,
+    pub(crate) replicas: ReplicaCounts,
 }
 
 /// All counters of one shard.
@@ -462,6 +463,10 @@ impl Recorder {
             (Gauge::LockHolders, gauges.lock_holders as u64),
             (Gauge::LockWaiters, gauges.lock_waiters as u64),
             (Gauge::ParkedWaits, gauges.parked_waits as u64),
+            (Gauge::ReplicasInSync, gauges.replicas.in_sync as u64),
+            (Gauge::ReplicasCopying, gauges.replicas.copying as u64),
+            (Gauge::ReplicasDegraded, gauges.replicas.degraded as u64),
+            (Gauge::ReplicasUnsure, gauges.replicas.unsure as u64),
             (Gauge::LatencyNs, latency_ns),
             (Gauge::Peers, known as u64),
             (Gauge::Connections, connected),

@@ -12,6 +12,7 @@
 use super::types::{Entry, Group, LogId, StorageError, Vote};
 use crate::control::identity::member::Member;
 use crate::control::identity::state_file::replace_file_atomically;
+use crate::status::RaftStatus;
 use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogId, StorageIOError};
@@ -24,7 +25,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +53,8 @@ struct Log {
 pub(crate) struct LogStore {
     log: Arc<Mutex<Log>>,
     full: LogFull,
+    /// Durations of writes, for the metrics.
+    status: RaftStatus,
     /// Position of the snapshot on the disk: what it holds may be purged.
     snapshot: watch::Receiver<Option<LogId>>,
 }
@@ -125,8 +128,8 @@ impl Log {
         }
     }
 
-    /// Writes records; returns when they would survive a loss of power.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes records; returns the length of the log when they would survive a loss of power.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let before = self.file.metadata()?.len();
         if let Err(error) = self.file.write_all(bytes).and_then(|()| self.file.sync_data()) {
             // Half a record would damage the records after it once there is space again.
@@ -135,7 +138,7 @@ impl Log {
             }
             return Err(error);
         }
-        Ok(())
+        Ok(before + bytes.len() as u64)
     }
 
     /// Drops the entries that a snapshot holds, and rewrites the rest.
@@ -221,7 +224,13 @@ impl LogStore {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, words));
         }
-        Ok(Self { log: Arc::new(Mutex::new(log)), full: LogFull::default(), snapshot })
+        let (full, status) = Default::default();
+        Ok(Self { log: Arc::new(Mutex::new(log)), full, status, snapshot })
+    }
+
+    /// Records writes in `status`.
+    pub(crate) fn recorded_in(self, status: &RaftStatus) -> Self {
+        Self { status: status.clone(), ..self }
     }
 
     /// Returns true if neither an entry nor a vote was ever written.
@@ -252,7 +261,12 @@ impl LogStore {
             append(&mut bytes, record)?;
         }
         loop {
+            let began = Instant::now();
             let written = self.log().write(&bytes);
+            if let Ok(log_bytes) = written {
+                self.status.note_log_write(began.elapsed(), log_bytes);
+            }
+            let written = written.map(drop);
             if !self.full.record_result(&written) {
                 written?;
                 let mut log = self.log();

@@ -11,6 +11,7 @@ use crate::control::raft::log::LogFull;
 use crate::control::raft::state_machine::StateMachine;
 use crate::control::raft::types::Raft;
 use crate::control::stall::Stall;
+use crate::status::RaftStatus;
 use ddss_admin::{HostPort, PeerAddress};
 use openraft::ServerState;
 use std::collections::BTreeSet;
@@ -82,6 +83,8 @@ pub(crate) struct Health {
     pub(crate) stall: Stall,
     /// True while this node's log waits for disk space.
     pub(crate) log_full: LogFull,
+    /// Progress of the Raft group, for the metrics.
+    pub(crate) raft_status: RaftStatus,
 }
 
 impl Context {
