@@ -1,5 +1,6 @@
 //! Settings, packages, socket activation, monitoring.
 
+mod alerts;
 mod backup;
 mod founding;
 mod health;

@@ -55,6 +55,8 @@ const FILES: &[&str] = &[
     "usr/share/zsh/vendor-completions/_ddssd",
     "usr/share/fish/vendor_completions.d/ddss.fish",
     "usr/share/doc/ddss/schemas/segment.json",
+    "usr/share/doc/ddss/alerts.yml",
+    "usr/share/doc/ddss/grafana.json",
     "usr/share/doc/ddss/copyright",
 ];
 
