@@ -24,7 +24,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("heat_stencil", "the plate equals that of one process, bit by bit"),
     ("work_queue", "60 jobs by two workers, one of them killed: every job has its result"),
-    ("line_lengths", "both processes say that the flow has ended"),
+    ("images", "three processes say that the flow has ended"),
     ("ten_thousand_tasks", "10000 tasks of one client passed a gate at once: 2000 jobs, each done by one of them"),
     ("axum_service", "200 visits through two services: both count all of them"),
 ];
