@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, EntryOptions, Map, Mode, Model, Spec, Storage, Table};
-use ddss_testkit::{DaemonOptions, Process, TempNode, binary, run_ddss};
+use ddss_testkit::{DaemonOptions, Process, SetOnDrop, TempNode, binary, run_ddss};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -194,13 +194,13 @@ fn snapshot_names_what_it_lacks() {
     client(second.folder()).segment("theirs").allocate(64).unwrap();
     second.kill().unwrap();
     let missing = |said: &str| said.contains("theirs") && !said.contains("ours is not");
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = Instant::now() + PATIENCE;
     loop {
         let said = run_ddss(first.folder(), &["cluster", "snapshot", &file], "").unwrap();
         if said.code == 1 && missing(&said.err) && said.err.contains("node 2") {
             break;
         }
-        assert!(std::time::Instant::now() < end, "{} {}{}", said.code, said.out, said.err);
+        assert!(Instant::now() < end, "{} {}{}", said.code, said.out, said.err);
     }
     let said = ddss(first.folder(), &["cluster", "restore", &file, "--check"], 0);
     assert!(said.contains("1 segments could not be read"), "{said}");
@@ -244,6 +244,7 @@ fn locked_snapshot_has_all_rows_of_one_moment() {
     let table: Table = values.table("rows").allocate(Spec::new(ROWS).row_len(8)).unwrap();
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let stop_writer = SetOnDrop(&stop);
         // Each round writes its number from the first row to the last: at any moment the rows do not grow, and differ by one.
         scope.spawn(|| {
             for round in 1_u64.. {
@@ -259,7 +260,9 @@ fn locked_snapshot_has_all_rows_of_one_moment() {
         let mut last = 0;
         for _ in 0..5 {
             // The writer goes on between two snapshots.
+            let begin = Instant::now();
             while rounds.load(Ordering::Relaxed) <= last {
+                assert!(begin.elapsed() < PATIENCE, "the writer stands still");
                 std::thread::sleep(Duration::from_millis(1));
             }
             last = rounds.load(Ordering::Relaxed);
@@ -272,7 +275,7 @@ fn locked_snapshot_has_all_rows_of_one_moment() {
             let (first, end) = (found[0], found[found.len() - 1]);
             assert!(found.is_sorted_by(|one, next| one >= next) && first - end <= 1, "{found:?}");
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stop_writer);
     });
 }
 
@@ -334,4 +337,35 @@ fn part_of_a_snapshot_is_restored() {
     assert!(said.contains("1 segments restored"), "{said}");
     let value = |name: &str| values.segment(name).open().unwrap().get(0..7).unwrap().to_vec();
     assert_eq!((value("score/1"), value("other")), (b"score/1".to_vec(), b"newer\0\0".to_vec()));
+}
+
+// If this failed, a half-filled segment would be taken for a whole one after a restore of others.
+#[test]
+fn half_filled_segment_is_not_forgotten_by_a_restore_of_others() {
+    let source = DaemonOptions::new(1).unwrap().start().unwrap();
+    let place = TempNode::new().unwrap();
+    let file = place.join("snapshot").to_str().unwrap().to_owned();
+    let values = client(source.folder());
+    for name in ["big", "score"] {
+        values.segment(name).allocate(64).unwrap().put(0, name.as_bytes()).unwrap();
+    }
+    ddss(source.folder(), &["cluster", "snapshot", &file], 0);
+    let target = DaemonOptions::new(2).unwrap().start().unwrap();
+    let restored = client(target.folder());
+    // A restore that died has left this.
+    restored.segment("big").allocate(64).unwrap();
+    restored.segment(".ddss-restore").allocate(512).unwrap().put(0, b"big").unwrap();
+    let others = ["cluster", "restore", &file, "--only", "score", "--skip-existing"];
+    let why = ddss(target.folder(), &others, 1);
+    assert!(why.contains("while it filled big") && why.contains("ddss release big"), "{why}");
+    assert!(restored.segment("score").open().is_err(), "it has restored something");
+    ddss(target.folder(), &["cluster", "restore", &file, "--skip-existing"], 0);
+    for name in ["big", "score"] {
+        let value = restored.segment(name).open().unwrap().get(..).unwrap();
+        assert!(value.starts_with(name.as_bytes()), "{name}");
+    }
+    // One that was released meanwhile is in nobody's way.
+    restored.segment("big").open().unwrap().release().unwrap();
+    restored.segment(".ddss-restore").allocate(512).unwrap().put(0, b"big").unwrap();
+    ddss(target.folder(), &others, 0);
 }

@@ -158,3 +158,34 @@ fn member_is_not_started_beside_its_segments() {
     // There is nothing to lose.
     serve(node.path(), &elsewhere).0.end().unwrap();
 }
+
+// If this failed, one stale address of a name would keep a node out of its cluster.
+#[test]
+fn node_joins_by_a_name_whose_other_address_has_another_key() {
+    let prefix = ["--mount", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\""];
+    if !Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|ended| ended.success()) {
+        return skipped(
+            "node_joins_by_a_name_whose_other_address_has_another_key",
+            "this user may not change what a name means",
+        );
+    }
+    let right = DaemonOptions::on(1, IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap().clustered().start().unwrap();
+    let port = right.listen().port();
+    let elsewhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), port);
+    let _wrong = DaemonOptions::listening(1, elsewhere).key(&TEST_KEY.replace('1', "2")).start().unwrap();
+    let place = TempNode::new().unwrap();
+    // Each order of the addresses is tried.
+    std::fs::write(place.join("hosts"), "127.0.0.2 one\n127.0.0.1 one\n127.0.0.1 two\n127.0.0.2 two\n").unwrap();
+    for name in ["one", "two"] {
+        let node = TempNode::new().unwrap();
+        write_key(node.path(), TEST_KEY).unwrap();
+        let listen = format!("127.0.0.1:{}", free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap());
+        let mut daemon = Command::new("unshare");
+        daemon.args(prefix).arg(place.join("hosts")).arg(binary("ddssd").unwrap());
+        daemon.arg("--dir").arg(node.path()).args(["--pool-bytes", "4M", "--listen", &listen]);
+        daemon.args(["--join", &format!("{name}:{port}")]);
+        let mut daemon = Process::start(daemon, node.path(), "ddssd").unwrap();
+        daemon.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
+        daemon.end().unwrap();
+    }
+}

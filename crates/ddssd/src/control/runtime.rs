@@ -463,6 +463,7 @@ pub(crate) fn join(
                     Vec::new()
                 }),
             };
+            let (count, mut refusals) = (places.len(), 0);
             for place in places {
                 // An id of another state folder is not assigned to this node again.
                 if let Some(node) = node
@@ -488,15 +489,18 @@ pub(crate) fn join(
                     Ok(Reply::NoMajority) => NoMajority.to_string(),
                     Ok(Reply::LogFull) => "the disk of its leader is full".to_owned(),
                     Ok(_) => "it sent a reply of the wrong type".to_owned(),
-                    Err(error) if is_permanent(&error) => return Err(failed(error.to_string())),
-                    Err(error) => format!("{place}: {error}"),
+                    Err(error) => {
+                        refusals += usize::from(is_permanent(&error));
+                        format!("{place}: {error}")
+                    }
                 };
                 why.push(reason);
                 if leader.is_some() {
                     break;
                 }
             }
-            if Instant::now() >= end {
+            // One wrong address of a name keeps nobody from the others.
+            if Instant::now() >= end || (count > 0 && refusals == count) {
                 return Err(failed(why.join("; ")));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

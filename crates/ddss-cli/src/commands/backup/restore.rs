@@ -222,14 +222,13 @@ struct Plan {
     unfinished: Option<String>,
 }
 
-/// Compares the names of a snapshot with those of the cluster.
+/// Compares the names of a snapshot with those of the cluster. A segment that is half filled is not forgotten.
 fn plan(
     client: &Client,
     options: &RestoreOptions,
     found: &Verified,
     unfinished: Option<String>,
 ) -> Result<Plan, CommandError> {
-    let unfinished = unfinished.filter(|name| found.segments.contains_key(name));
     let mut skipped = BTreeSet::new();
     for info in client.list("") {
         skipped.insert(info?.name);
@@ -237,6 +236,16 @@ fn plan(
     if cluster::fetch_if_any(&options.place)?.is_some() {
         // Names whose homes are away are in no list.
         skipped.extend(cluster::fetch_names(&options.place)?.into_iter().map(|report| report.name));
+    }
+    let (unfinished, elsewhere): (Option<_>, Option<_>) = match unfinished {
+        Some(name) if found.segments.contains_key(&name) => (Some(name), None),
+        name => (None, name.filter(|name| skipped.contains(name))),
+    };
+    if let Some(name) = elsewhere {
+        return Err(CommandError::Refused(format!(
+            "an earlier restore has ended while it filled {name}, nothing was restored: restore {name} first, or release it with \
+             `ddss release {name}`"
+        )));
     }
     skipped.retain(|name| found.segments.contains_key(name) && unfinished.as_ref() != Some(name));
     let existing = skipped.len();
