@@ -18,6 +18,7 @@ mod checkpoint;
 mod error;
 mod inspect;
 mod report;
+pub mod snapshot;
 mod space;
 #[allow(unsafe_code, reason = "copies between a mapping that peers write and memory of this process")]
 mod sys;

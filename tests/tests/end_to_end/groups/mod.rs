@@ -3,3 +3,4 @@
 mod broken_ranks;
 mod members;
 mod shared_pages;
+mod snapshots;
