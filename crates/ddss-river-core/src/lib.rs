@@ -63,7 +63,7 @@ pub use declustering::{ChunkServer, PartReader, ReadOrder, ReaderAction, ReaderC
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
 pub use graph::{
-    Each, EdgeKind, FlowGraph, FlowProgress, GraphError, Life, MemberReport, ModuleId, ModuleState, Plan, Site,
+    Each, EdgeKind, FlowGraph, FlowProgress, GraphError, Life, MemberReport, ModuleId, ModuleState, Plan, Resume, Site,
     owner_of,
 };
 pub use model::{

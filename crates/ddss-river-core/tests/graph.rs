@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_river_core::limits::{ADDRESSED_MAX, INSTANCES_MAX, MODULE_NAME_BYTES_MAX, MODULES_MAX};
-use ddss_river_core::{Each, EdgeKind, FlowGraph, GraphError, Life, MemberReport, ModuleState, Site, owner_of};
+use ddss_river_core::{Each, EdgeKind, FlowGraph, GraphError, Life, MemberReport, ModuleState, Resume, Site, owner_of};
 
 /// Returns a graph of modules `a`, `b` … with these edges.
 fn graph(modules: usize, edges: &[(usize, usize, EdgeKind)]) -> FlowGraph {
@@ -24,7 +24,7 @@ fn a_graph_without_cycles_runs() {
 
 // If this failed, the modules of a cycle could wait for one another for ever.
 #[test]
-fn a_bounded_cycle_is_refused_and_its_modules_are_named() {
+fn a_cycle_is_refused_and_its_modules_are_named() {
     let edges = [(0, 1, EdgeKind::Queue), (1, 2, EdgeKind::ByKey), (2, 3, EdgeKind::Queue), (3, 1, EdgeKind::Queue)];
     let names = ["b", "c", "d", "b"].map(str::to_owned);
     let Err(GraphError::Cycle(found)) = graph(5, &[&edges[..], &[(3, 4, EdgeKind::Queue)]].concat()).check() else {
@@ -36,11 +36,9 @@ fn a_bounded_cycle_is_refused_and_its_modules_are_named() {
     let turned: Vec<_> = (0..4).map(|at| names[(start + at) % 3].clone()).collect();
     assert_eq!(found, turned);
     assert!(matches!(graph(1, &[(0, 0, EdgeKind::Queue)]).check(), Err(GraphError::Cycle(_))));
-}
-
-#[test]
-fn a_cycle_through_a_unit_queue_runs() {
-    assert_eq!(graph(2, &[(0, 1, EdgeKind::Queue), (1, 0, EdgeKind::Units)]).check(), Ok(()));
+    // Each of its modules waits until the other one has ended.
+    let through_a_list = graph(2, &[(0, 1, EdgeKind::Queue), (1, 0, EdgeKind::Units)]);
+    assert!(matches!(through_a_list.check(), Err(GraphError::Cycle(_))));
 }
 
 #[test]
@@ -229,4 +227,63 @@ fn a_module_ends_when_no_living_member_has_to_end_it() {
     assert_eq!(on(&[(0, Alive, "ddd"), (1, Dead, "dr-"), (2, Alive, "-r-")]).0, [true, false, true]);
     assert_eq!(progress(&[(0, Alive, "ddd"), (1, Dead, "dr-")], true).1, Some((1, 1)), "fail-stop");
     assert_eq!(progress(&[(0, Alive, "ddd"), (1, Dead, "dd-")], true).1, None, "it had nothing to do");
+}
+
+// If this failed, a process that joins would send to an instance that does not exist, and the flow would never end.
+#[test]
+fn a_module_with_a_receiver_for_each_instance_is_not_replaceable() {
+    let of = |output| {
+        let mut graph = FlowGraph::default();
+        let [list, a, b] = [("list", Each::Outside), ("a", Each::Member), ("b", Each::Member)]
+            .map(|(name, each)| graph.place(name, each).unwrap());
+        graph.attach(list, a, EdgeKind::Units).unwrap();
+        graph.attach(a, b, output).unwrap();
+        graph.is_replaceable(a)
+    };
+    assert!([EdgeKind::Queue, EdgeKind::Units, EdgeKind::ByKey, EdgeKind::AllToAll].into_iter().all(of));
+    assert!(!of(EdgeKind::OneToOne));
+}
+
+/// Returns the finished modules and the kept lists of another attempt, as letters and numbers.
+fn resume(placements: &[Each], edges: &[(usize, usize, EdgeKind)], ended: &[usize]) -> (String, Vec<u32>) {
+    let mut graph = FlowGraph::default();
+    let ids: Vec<_> = (b'a'..)
+        .zip(placements)
+        .map(|(name, each)| graph.place(&char::from(name).to_string(), *each).unwrap())
+        .collect();
+    for (from, to, kind) in edges {
+        graph.attach(ids[*from], ids[*to], *kind).unwrap();
+    }
+    let ended: Vec<bool> = (0..placements.len()).map(|module| ended.contains(&module)).collect();
+    let Resume { finished, kept } = graph.resume(&ended);
+    let letters = (b'a'..).zip(finished).filter_map(|(letter, finished)| finished.then_some(char::from(letter)));
+    (letters.collect(), kept.iter().map(|edge| edge.0).collect())
+}
+
+// If this failed, another attempt would repeat what is done, lose it, or wait for a module that does not run again.
+#[test]
+fn another_attempt_repeats_what_no_list_has() {
+    use EdgeKind::{Queue, Units};
+    let (of, list, none) = ([Each::Flow; 4], Each::Outside, String::new);
+    // A source fills a list: it is finished, unless it was lost half way. Then its list begins again.
+    assert_eq!(resume(&of[..2], &[(0, 1, Units)], &[0]), ("a".to_owned(), vec![0]));
+    assert_eq!(resume(&of[..2], &[(0, 1, Units)], &[]), (none(), vec![]));
+    // What is in front of a finished module has nobody to put to, and need not run again either.
+    let chain = [(0, 1, Queue), (1, 2, Units)];
+    assert_eq!(resume(&of[..3], &chain, &[0, 1]), ("ab".to_owned(), vec![1]));
+    assert_eq!(resume(&of[..3], &chain, &[0]), (none(), vec![]));
+    // A message of a queue is with the module behind it alone.
+    assert_eq!(resume(&of[..3], &[(0, 1, Units), (1, 2, Queue)], &[0, 1]), ("a".to_owned(), vec![0]));
+    assert_eq!(resume(&of[..2], &[(0, 1, Queue)], &[0, 1]), (none(), vec![]), "results without a list");
+    // A source that runs again for one module puts again into the list of another one, which has to begin again.
+    let fork = [(0, 1, Queue), (0, 2, Units), (2, 3, Units)];
+    assert_eq!(resume(&of, &fork, &[0, 2]), (none(), vec![]));
+    assert_eq!(resume(&of, &fork, &[]), (none(), vec![]));
+    // Done units of a list outside are not repeated: their results stay, also behind a queue.
+    let outside = [list, Each::Member, Each::Member, Each::Member];
+    assert_eq!(resume(&outside, &[(0, 1, Units), (1, 2, Queue), (2, 3, Units)], &[]), (none(), vec![0, 2]));
+    assert_eq!(
+        resume(&outside, &[(0, 1, Units), (1, 2, Units), (2, 3, Units)], &[0, 1]),
+        ("b".to_owned(), vec![0, 1, 2])
+    );
 }

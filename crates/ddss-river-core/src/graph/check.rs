@@ -4,7 +4,7 @@ use super::error::GraphError;
 use super::flow::{Each, EdgeKind, FlowGraph, ModuleId};
 
 impl FlowGraph {
-    /// Checks that the flow can run: every module is attached, and no cycle has only bounded edges.
+    /// Checks that the flow can run: every module is attached, and there is no cycle.
     ///
     /// # Errors
     /// The first module without an edge, or the modules of a cycle.
@@ -34,14 +34,14 @@ impl FlowGraph {
         if own == flow { Ok(()) } else { Err(GraphError::Different { flow, own }) }
     }
 
-    /// Returns the modules of a cycle of bounded edges; the first one is also the last.
+    /// Returns the modules of a cycle; the first one is also the last.
     fn find_cycle(&self) -> Option<Vec<String>> {
-        let bounded = || self.edges.iter().filter(|edge| edge.kind.is_bounded());
         // Modules to which nothing leads are taken off, until all are off, or each has an edge from another one.
         let mut left: Vec<bool> = vec![true; self.modules.len()];
         let is_left = |left: &[bool], module: ModuleId| left[usize::from(module.0)];
         loop {
-            let has_input = |module: &ModuleId| bounded().any(|edge| edge.to == *module && is_left(&left, edge.from));
+            let has_input =
+                |module: &ModuleId| self.edges.iter().any(|edge| edge.to == *module && is_left(&left, edge.from));
             let Some(first) = self.modules().find(|module| is_left(&left, *module) && !has_input(module)) else {
                 break;
             };
@@ -50,7 +50,7 @@ impl FlowGraph {
         let mut way = vec![self.modules().find(|module| is_left(&left, *module))?];
         loop {
             let last = way[way.len() - 1];
-            let before = bounded().find(|edge| edge.to == last && is_left(&left, edge.from))?.from;
+            let before = self.edges.iter().find(|edge| edge.to == last && is_left(&left, edge.from))?.from;
             way.push(before);
             if let Some(start) = way[..way.len() - 1].iter().position(|module| *module == before) {
                 return Some(way[start..].iter().rev().map(|module| self.name(*module).to_owned()).collect());

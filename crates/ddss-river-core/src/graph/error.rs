@@ -25,8 +25,10 @@ pub enum GraphError {
     /// A module has no edge.
     #[error("cannot run a flow with the unattached module {0:?}: attach it, or do not place it")]
     Unattached(String),
-    /// Bounded edges form a cycle: its modules could wait for one another for ever.
-    #[error("cannot run a flow with the bounded cycle {}: use a unit queue for one of its edges", .0.join(" -> "))]
+    /// Edges form a cycle: each of its modules would wait for the end of the others.
+    #[error(
+        "cannot run a flow with the cycle {}: it never ends; add to a list of work outside of the flow", .0.join(" -> ")
+    )]
     Cycle(Vec<String>),
     /// A list of work outside of the flow is not the beginning of an edge of units.
     #[error("cannot run a flow with the edge {0:?} to {1:?}: a list of work is at the beginning of an edge of units")]

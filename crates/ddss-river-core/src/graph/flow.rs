@@ -65,11 +65,6 @@ pub enum EdgeKind {
 }
 
 impl EdgeKind {
-    /// Returns true if a producer waits while its consumers are slow.
-    pub(super) const fn is_bounded(self) -> bool {
-        !matches!(self, Self::Units)
-    }
-
     /// Returns true if each message is for certain consumers, so that no other one can take it.
     #[must_use]
     pub const fn is_addressed(self) -> bool {
@@ -179,7 +174,7 @@ impl FlowGraph {
     }
 
     /// Returns true if other instances can do what a lost instance of the module has not done: each message or unit that it
-    /// has not acknowledged is given to them.
+    /// has not acknowledged is given to them. A further instance of a module with a one-to-one output would have no receiver.
     ///
     /// # Panics
     /// If the module is of another flow.
@@ -187,7 +182,11 @@ impl FlowGraph {
     pub fn is_replaceable(&self, module: ModuleId) -> bool {
         let mut inputs = self.edges.iter().filter(|edge| edge.to == module).peekable();
         let has_inputs = inputs.peek().is_some();
-        !self.modules[module.index()].holds_data && has_inputs && !inputs.any(|edge| edge.kind.is_addressed())
+        let has_receiver = |edge: &Edge| edge.from == module && edge.kind == EdgeKind::OneToOne;
+        !self.modules[module.index()].holds_data
+            && has_inputs
+            && !inputs.any(|edge| edge.kind.is_addressed())
+            && !self.edges.iter().any(has_receiver)
     }
 
     /// Returns the name of a module.

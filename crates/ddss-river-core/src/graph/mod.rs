@@ -7,9 +7,11 @@ mod flow;
 mod key;
 mod plan;
 mod progress;
+mod resume;
 
 pub use error::GraphError;
 pub use flow::{Each, EdgeKind, FlowGraph, ModuleId};
 pub use key::owner_of;
 pub use plan::{Plan, Site};
 pub use progress::{FlowProgress, Life, MemberReport, ModuleState};
+pub use resume::Resume;
