@@ -6,7 +6,7 @@ use super::rows::{QueueRow, STATE, UnitInfo, Writer};
 use super::session::{Session, after};
 use super::table::UnitTable;
 use super::unit::Unit;
-use crate::error::{QueueError, check_name};
+use crate::error::{QueueError, check_name, check_new_name};
 use ddss::{Client, ErrorKind, Table, Version};
 use ddss_river_core::UnitAction;
 use std::ops::Range;
@@ -44,7 +44,12 @@ impl UnitQueue {
     /// # Errors
     /// An option is outside its limits, the queue has others, or a call failed.
     pub fn create(client: &Client, name: &str, options: UnitOptions) -> Result<Self, QueueError> {
-        check_name(name)?;
+        check_new_name(name)?;
+        Self::create_any(client, name, options)
+    }
+
+    /// Creates, or opens, a queue whose name may be one that users cannot choose.
+    pub(crate) fn create_any(client: &Client, name: &str, options: UnitOptions) -> Result<Self, QueueError> {
         let spec = options.spec()?;
         let table = match client.table::<[u8]>(&table_name(name)).open_or_allocate(spec) {
             Err(error) if error.kind() == ErrorKind::WrongShape => {

@@ -57,6 +57,13 @@ impl QueueRow {
         row
     }
 
+    /// Returns true if row 0, as it was read later, has this change. `first` is the number of the first unit that the change
+    /// adds, and `token` that of the process that added the counted unit with this number. Units that were not counted are
+    /// overwritten by the next ones.
+    pub(super) const fn is_part_of(&self, later: &Self, first: u32, token: u64) -> bool {
+        later.token == self.token || (self.count > first && later.count > first && token == self.token)
+    }
+
     /// Decodes row 0 of a table with rows for so many units. `None` if it is none of this release.
     pub(super) fn decode(row: &[u8], capacity: u64) -> Option<Self> {
         let (format, row) = row.split_first_chunk::<4>()?;
@@ -204,6 +211,21 @@ mod tests {
     use super::*;
 
     const SETTINGS: Settings = Settings { unit_bytes_max: 5, result_bytes_max: 4, lease_ms: 1000 };
+
+    // If this failed, a process whose answer is lost would add its units again, once another process has added some.
+    #[test]
+    fn change_is_found_behind_later_ones() {
+        let row = |count, token| QueueRow { count, token, ..QueueRow::new(SETTINGS) };
+        // Units 3 and 4 were added under token 7.
+        let ours = row(5, 7);
+        assert!(ours.is_part_of(&row(5, 7), 3, 7), "no later change");
+        assert!(ours.is_part_of(&row(6, 8), 3, 7), "another process has added unit 5");
+        assert!(ours.is_part_of(&row(5, 8), 3, 7), "another process has opened failed units");
+        assert!(!ours.is_part_of(&row(4, 8), 3, 8), "another process has unit 3");
+        assert!(!ours.is_part_of(&row(3, 8), 3, 0), "nothing was counted");
+        // A change without units leaves no trace.
+        assert!(!row(3, 7).is_part_of(&row(4, 8), 3, 8));
+    }
 
     // If this failed, a process of another release, or a damaged row, could end a worker.
     #[test]

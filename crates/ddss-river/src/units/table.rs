@@ -180,9 +180,10 @@ impl UnitTable {
             let guard = self.lock(deadline)?;
             let token = guard.token().0;
             let mut state = self.state(deadline)?;
+            let first = state.count;
             state.token = token;
             let ended = match attempt(&mut state, token) {
-                Ok(done) => self.commit(&guard, &state, deadline)?.then_some(done),
+                Ok(done) => self.commit(&guard, &state, first, deadline)?.then_some(done),
                 Err(Unfinished::Again) => None,
                 Err(Unfinished::Failed(error)) => return Err(error),
             };
@@ -203,17 +204,31 @@ impl UnitTable {
         Ok(guard?)
     }
 
-    /// Writes row 0 under its lock. Returns false if the lock is lost before.
-    fn commit(&self, guard: &LockGuard<Row<'static>>, state: &QueueRow, deadline: Instant) -> Result<bool, QueueError> {
+    /// Writes row 0 under its lock; `first` is the number of the first unit that is added. Returns false if the lock is lost
+    /// before.
+    fn commit(
+        &self,
+        guard: &LockGuard<Row<'static>>,
+        state: &QueueRow,
+        first: u32,
+        deadline: Instant,
+    ) -> Result<bool, QueueError> {
         match self.write(deadline, || guard.put(&state.encode())) {
             Ok(WriteEnd::Done(_)) => Ok(true),
-            Ok(WriteEnd::Conflict | WriteEnd::Unknown) => Ok(self.state(deadline)?.token == state.token),
+            Ok(WriteEnd::Conflict | WriteEnd::Unknown) => self.is_committed(state, first, deadline),
+            // An earlier attempt of the put may have come first.
             Err(QueueError::Client(error)) if error.kind() == ErrorKind::LockLost => {
-                // An earlier attempt of the put may have come first.
-                Ok(self.state(deadline)?.token == state.token)
+                self.is_committed(state, first, deadline)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns true if row 0 has this change, and perhaps later ones.
+    fn is_committed(&self, state: &QueueRow, first: u32, deadline: Instant) -> Result<bool, QueueError> {
+        let found = self.state(deadline)?;
+        let token = if found.count > first { self.unit(first, deadline)?.0.token } else { 0 };
+        Ok(state.is_part_of(&found, first, token))
     }
 
     /// Writes the row of a unit that is not counted yet, whatever a process that died left in it.
