@@ -31,6 +31,14 @@ impl Taken {
             },
         }
     }
+
+    /// Gives a unit back without a strike.
+    fn give_back(self) {
+        if let Self::Unit(unit) = self {
+            // Without success its claim expires.
+            let _ = unit.give_back();
+        }
+    }
 }
 
 /// Messages that a module has acknowledged, and whose results are on their way: their producers learn of it once the results are
@@ -45,12 +53,7 @@ impl Acknowledged {
 
     /// Gives back what is left. The results of a unit may come twice; the unit itself is not at fault.
     pub(crate) fn give_back(&self) {
-        for (taken, _) in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            if let Taken::Unit(unit) = taken {
-                // Without success its claim expires.
-                let _ = unit.give_back();
-            }
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|(taken, _)| taken.give_back());
     }
 
     /// Tells the producers of messages whose results are settled. Returns the mark that the next one waits for.
@@ -71,7 +74,7 @@ impl Acknowledged {
 }
 
 /// A message that a module has taken, and the duty to acknowledge it. If it is dropped before, another instance gets it; the
-/// third time it has failed.
+/// third time it has failed. The end of the flow gives it back without that.
 pub struct Message {
     taken: Option<Taken>,
     from: Arc<str>,
@@ -90,7 +93,8 @@ impl Message {
         &self.from
     }
 
-    /// Returns true if another instance may have processed the message, completely or in part.
+    /// Returns true if another instance may have processed the message, completely or in part. What that one has put comes again
+    /// as new messages, which are not flagged.
     #[must_use]
     pub fn is_redelivered(&self) -> bool {
         match &self.taken {
@@ -105,6 +109,15 @@ impl Message {
     pub fn acknowledge(mut self) {
         if let Some(taken) = self.taken.take() {
             self.acknowledged.add(taken, self.outputs.mark());
+        }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        // The flow ends for another reason, and the calls of this module fail: its message is not at fault.
+        if let Some(taken) = self.taken.take_if(|_| self.outputs.is_ending()) {
+            taken.give_back();
         }
     }
 }

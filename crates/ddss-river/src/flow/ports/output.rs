@@ -109,6 +109,11 @@ impl Outputs {
         Ok(())
     }
 
+    /// Returns true once the flow fails or is cancelled.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ground.is_ending()
+    }
+
     /// Returns the numbers of the next messages.
     pub(crate) fn mark(&self) -> Mark {
         self.producers.iter().map(Producer::next_index).enumerate().collect()
