@@ -308,6 +308,21 @@ fn names_of_the_file_servers_are_refused_and_a_foreign_table_ends_no_list() {
     assert!(files.code == 0 && files.out.contains("unreadable"), "{files:?}");
 }
 
+// If this failed, a script would go on behind a process that lost messages, or end because one of several was killed.
+#[test]
+fn run_reports_a_process_that_failed_and_forgives_one_that_was_killed() {
+    let daemon = Daemon::start(1).unwrap();
+    let run = |flow: &str, end: &str| {
+        let program = format!("mkdir \"$DDSS_DIR/{flow}\" 2>/dev/null || {end}");
+        said(&daemon, &["river", "run", flow, "-n", "2", "--", "sh", "-c", &program])
+    };
+    let failed = run("failed", "exit 3");
+    assert!(failed.code == 1 && failed.err.contains("flow failed has ended, but process "), "{failed:?}");
+    assert!(failed.err.contains("ended with status 3"), "{failed:?}");
+    let killed = run("killed", "kill -9 $$");
+    assert!(killed.code == 0 && killed.err.contains("was killed by signal 9"), "{killed:?}");
+}
+
 /// A member of a flow, as `ddss river run` starts it: this program again.
 fn is_flow_member() -> bool {
     if std::env::var_os("DDSS_RIVER_FLOW").is_none() {

@@ -47,16 +47,17 @@ pub(super) fn run_flow(options: &RiverRunOptions) -> Result<(), CommandError> {
     watch(name, started, &mut signals)
 }
 
-/// Waits until all processes have ended. Each of the others goes on without one that is lost: the flow has ended in order if one
-/// process says so.
+/// Waits until all processes have ended. Each of the others goes on without one that is killed: the flow has ended in order if one
+/// process says so, and no process reports an error.
 fn watch(name: &str, mut running: Vec<Started>, signals: &mut Signals) -> Result<(), CommandError> {
-    let (mut failed, mut has_ended, mut interrupted) = (Vec::new(), false, None);
+    let (mut failed, mut has_ended, mut has_error, mut interrupted) = (Vec::new(), false, false, None);
     while !running.is_empty() {
         for index in (0..running.len()).rev() {
             let waited = running[index].child.try_wait().map_err(CommandError::system("wait for a process"))?;
             let Some(status) = waited else { continue };
             let number = running.remove(index).number;
             has_ended |= status.success();
+            has_error |= status.code().is_some_and(|code| code != 0);
             if !status.success() {
                 failed.push(format!("process {number} {}", ending(status)));
                 if interrupted.is_none() {
@@ -77,7 +78,11 @@ fn watch(name: &str, mut running: Vec<Started>, signals: &mut Signals) -> Result
     }
     match interrupted {
         Some((signal, _)) => Err(CommandError::Interrupted { signal }),
-        None if has_ended => Ok(()),
+        None if has_ended && !has_error => Ok(()),
+        None if has_ended => {
+            let why = failed.join(", ");
+            Err(CommandError::Refused(format!("flow {name} has ended, but {why}: see the messages of these processes")))
+        }
         None => {
             let why = failed.join(", ");
             let next = format!("`ddss river show {name}` shows the flow, --resume repeats what is left");
