@@ -34,7 +34,7 @@ pub use directory::{NOTE_BYTES, Note, Row, RowError, members_of};
 pub use driver::{Driver, Happened};
 pub use endpoint::Endpoint;
 pub use group::{Group, GroupEvent, LostReason};
-pub use inspect::{GroupInfo, MemberInfo, inspect};
+pub use inspect::{GroupInfo, MemberInfo, count_living, inspect};
 pub use join::{JoinError, JoinOptions};
 pub use member::{Incarnation, MEMBERS_MAX, Member};
 pub use membership::{GroupState, Membership};

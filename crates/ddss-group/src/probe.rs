@@ -54,13 +54,18 @@ impl Probe {
             }
             Err(error) if is_taken(&error) => {
                 self.held += 1;
-                if self.held >= Self::HELD_MIN {
+                if self.is_held() {
                     self.free_since = None;
                 }
                 Ok(false)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns true if a member holds the lock.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held >= Self::HELD_MIN
     }
 
     /// Returns true if the lock was free at a read, and was not found held since.
