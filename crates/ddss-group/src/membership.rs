@@ -45,17 +45,6 @@ impl GroupState {
         Ok(MemberRow::decode(&self.table.row(row).get()?, row)?.map(|found| found.run))
     }
 
-    /// Releases the directory: its name is free, and no member is told. Returns false if another process was first.
-    ///
-    /// # Errors
-    /// The error of a call.
-    pub fn release(&self) -> Result<bool, JoinError> {
-        match self.table.segment().release() {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            other => Ok(other.map(|()| true)?),
-        }
-    }
-
     /// Leaves the last word of this process: the loss of which member ends it. It outlives the process's place.
     ///
     /// # Errors

@@ -23,8 +23,12 @@ pub enum QueueError {
         /// Name of the queue.
         queue: String,
     },
-    /// The name is that of the group of file servers, or begins like that of a collection.
-    #[error("a queue cannot be named {queue}: river/files and what is below it belong to the file servers")]
+    /// The name is that of a queue, if it is to be one of a flow; or that of the group of file servers, or begins like that of a
+    /// collection; or it is one of those that flows and lists of work give to their own tables.
+    #[error(
+        "cannot use the name {queue}: it is that of a queue, or reserved; river/files and what is below it belong to the file \
+         servers, and river/NAME/flow, what is below it, and river/NAME/units to flows and lists of work"
+    )]
     ReservedName {
         /// Name of the queue.
         queue: String,
@@ -221,5 +225,15 @@ pub(crate) fn check_name(queue: &str) -> Result<(), QueueError> {
             Err(QueueError::ReservedName { queue: queue.to_owned() })
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses the names that a user cannot choose: those of the file servers, and those of tables that belong to another name.
+pub(crate) fn check_new_name(queue: &str) -> Result<(), QueueError> {
+    check_name(queue)?;
+    let words = queue.split('/').skip(1);
+    match words.clone().any(|word| word == "flow") || words.last() == Some("units") {
+        true => Err(QueueError::ReservedName { queue: queue.to_owned() }),
+        false => Ok(()),
     }
 }

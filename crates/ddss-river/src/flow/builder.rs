@@ -9,11 +9,11 @@ use super::ports::Edge;
 use super::ports::Ground;
 use super::ports::Input;
 use super::ports::Output;
+use super::remove::cancel;
 use super::running::Running;
-use super::tables::FlowStatus;
-use super::tables::{FlowTable, group_name};
-use crate::error::{QueueError, check_name};
-use ddss::{Client, ErrorKind};
+use super::tables::{FlowStatus, FlowTable, group_name};
+use crate::error::{QueueError, check_new_name};
+use ddss::Client;
 use ddss_group::{JoinError, JoinOptions, Membership};
 use ddss_river_core::{Each, FlowGraph, GraphError};
 use std::net::SocketAddr;
@@ -75,7 +75,7 @@ impl Flow {
     /// # Errors
     /// The name is reserved, or an option is outside its limits.
     pub fn join_with(client: &Client, name: &str, options: FlowOptions) -> Result<Self, FlowError> {
-        check_name(name)?;
+        check_new_name(name)?;
         options.check().map_err(QueueError::from)?;
         let (graph, bodies, edges) = (FlowGraph::default(), Vec::new(), Vec::new());
         Ok(Self { client: client.clone(), name: name.to_owned(), options, graph, bodies, edges })
@@ -152,13 +152,12 @@ impl Flow {
     pub fn go(self) -> Result<Running, FlowError> {
         self.graph.check()?;
         let Self { client, name, options, graph, bodies, edges } = self;
-        let (membership, table) = enter(&client, &name, &options, &graph)?;
-        let group = membership.group_state();
+        let (membership, table, attempt) = enter(&client, &name, &options, &graph)?;
         let ground = Arc::new(Ground::new(name, client, graph, edges, options));
         let progress = Arc::new(Progress::default());
-        let monitor = Monitor::new(ground.clone(), table.clone(), membership, bodies, progress.clone())?;
+        let monitor = Monitor::new(ground.clone(), table.clone(), attempt, membership, bodies, progress.clone())?;
         let thread = std::thread::Builder::new().name("ddss-flow".to_owned()).spawn(move || monitor.run())?;
-        let running = Running { ground, table, group, progress, thread: Some(thread) };
+        let running = Running { ground, table, progress, thread: Some(thread) };
         running.wait_for_begin()?;
         Ok(running)
     }
@@ -189,34 +188,57 @@ fn join_group(client: &Client, flow: &str, options: &FlowOptions, graph: &FlowGr
     })
 }
 
-/// Takes a place in a flow that has not ended, or creates the flow.
+/// Takes a place in a flow that has not ended, or creates the flow. Returns the attempt, too.
 fn enter(
     client: &Client,
     flow: &str,
     options: &FlowOptions,
     graph: &FlowGraph,
-) -> Result<(Membership, FlowTable), FlowError> {
+) -> Result<(Membership, FlowTable, u32), FlowError> {
     let end = Instant::now() + REMOVAL_MAX;
     loop {
-        let membership = join_group(client, flow, options, graph)?;
-        let opened = FlowTable::create(client, flow, graph, options.queue.copies);
-        match opened.and_then(|table| Ok((table.status()?.0.status, table))) {
-            Ok((status, table)) if !status.is_over() => {
-                // The table is released behind the group: the place may be one of a flow that has ended.
-                if membership.group_state().has_place().is_ok_and(|has_place| has_place) {
-                    return Ok((membership, table));
-                }
-            }
-            // The last member of a flow that has ended may be removing it.
-            Ok((FlowStatus::Ended, _)) => {}
-            Ok(_) => return Err(FlowError::Over { flow: flow.to_owned() }),
-            Err(FlowError::Client(error)) if error.kind() == ErrorKind::NotFound => {}
+        let error = match try_to_enter(client, flow, options, graph) {
+            Ok(Some(entered)) => return Ok(entered),
+            Ok(None) => FlowError::Over { flow: flow.to_owned() },
+            // Another process removes the names.
+            Err(error) if error.is_not_found() => error,
             Err(error) => return Err(error),
-        }
+        };
         if Instant::now() >= end {
-            return Err(FlowError::Over { flow: flow.to_owned() });
+            return Err(error);
         }
-        drop(membership);
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Takes a place as [`enter`] does. `None` if an earlier flow of this name has ended, and its members are about to leave.
+fn try_to_enter(
+    client: &Client,
+    flow: &str,
+    options: &FlowOptions,
+    graph: &FlowGraph,
+) -> Result<Option<(Membership, FlowTable, u32)>, FlowError> {
+    let over = || Err(FlowError::Over { flow: flow.to_owned() });
+    // Before the group: a flow that is over, or another program, leaves none behind.
+    if let Some(table) = FlowTable::open(client, flow)? {
+        match table.status()?.0.status {
+            // Its last member removes it, unless it was killed before.
+            FlowStatus::Ended if !cancel(client, flow)? => return Ok(None),
+            FlowStatus::Ended => {}
+            status if status.is_over() => return over(),
+            _ => table.compare(graph)?,
+        }
+    }
+    let membership = join_group(client, flow, options, graph)?;
+    let table = FlowTable::create(client, flow, graph, options.queue.copies)?;
+    let status = table.status()?.0;
+    match status.status {
+        FlowStatus::Ended => Ok(None),
+        over_now if over_now.is_over() => over(),
+        _ => {
+            // The table is released behind the group: the place may be one of a flow that has ended.
+            let has_place = membership.group_state().has_place().is_ok_and(|has_place| has_place);
+            Ok(has_place.then_some((membership, table, status.attempt)))
+        }
     }
 }

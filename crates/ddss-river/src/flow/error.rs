@@ -1,6 +1,7 @@
 //! Errors of a flow.
 
 use crate::error::QueueError;
+use ddss::ErrorKind;
 use ddss_group::JoinError;
 use ddss_river_core::GraphError;
 use std::io;
@@ -85,6 +86,14 @@ pub enum FlowError {
         /// Name of the flow.
         flow: String,
     },
+    /// A call that the member repeats while its tables are away fails for another reason, or for too long.
+    #[error("flow {flow} goes on without this process, whose calls of its tables fail: {reason}")]
+    Tables {
+        /// Name of the flow.
+        flow: String,
+        /// Reason.
+        reason: String,
+    },
     /// Not all processes that begin the flow have joined.
     #[error("{joined} of {wanted} processes of flow {flow} have joined within {waited:?}")]
     TooFew {
@@ -163,4 +172,24 @@ pub enum FlowError {
     /// A system call failed.
     #[error("a system call failed")]
     System(#[from] io::Error),
+}
+
+impl FlowError {
+    /// Returns the error of the client in it.
+    fn client(&self) -> Option<&ddss::Error> {
+        match self {
+            Self::Client(error) | Self::Join(JoinError::Client(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a table of the flow does not exist.
+    pub(super) fn is_not_found(&self) -> bool {
+        self.client().is_some_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+
+    /// Returns true if the same call may succeed later: a daemon or a node is away.
+    pub(super) fn is_passing(&self) -> bool {
+        self.client().is_some_and(|error| error.is_retryable() || error.is_indeterminate())
+    }
 }

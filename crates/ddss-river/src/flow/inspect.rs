@@ -1,13 +1,13 @@
 //! A flow as its tables describe it.
 
 use super::error::FlowError;
-use super::remove::{living, state_name};
-use super::tables::FlowStatus;
-use super::tables::FlowTable;
+use super::remove::state_name;
+use super::tables::{FlowStatus, FlowTable, edge_name, group_name};
 use crate::queue::{Queue, QueueInfo};
 use crate::units::UnitQueue;
 use ddss::Client;
-use ddss_river_core::{Each, EdgeId, EdgeKind, FlowGraph, Life};
+use ddss_group::inspect;
+use ddss_river_core::{Each, EdgeKind, FlowGraph, Life};
 use std::fmt::Write as _;
 
 /// A flow, as its tables describe it.
@@ -85,7 +85,7 @@ impl FlowInfo {
         let Some(table) = FlowTable::open(client, flow)? else { return Ok(None) };
         let (status, _) = table.status()?;
         let graph = table.graph(&status)?;
-        let rows = table.members(u16::MAX)?;
+        let rows = table.members(u16::MAX, status.attempt)?;
         let state = |name: &'static str, module: usize| {
             let alive = rows.iter().filter(|row| row.report.life == Life::Alive || name == "done");
             alive.filter(|row| row.report.modules.get(module).is_some_and(|state| state_name(*state) == name)).count()
@@ -115,7 +115,7 @@ impl FlowInfo {
             status: status.status,
             hash: graph.hash(),
             failure,
-            living: living(client, flow)?,
+            living: inspect(client, &group_name(flow))?.map_or(0, |group| group.members.len()),
             modules: modules.collect(),
             edges: edges(&graph, flow),
             members: members.collect(),
@@ -172,13 +172,13 @@ impl EdgeInfo {
 }
 
 fn edges(graph: &FlowGraph, flow: &str) -> Vec<EdgeInfo> {
-    let edges = graph.edges().map(|(EdgeId(number), from, to, kind)| EdgeInfo {
+    let edges = graph.edges().map(|(edge, from, to, kind)| EdgeInfo {
         from: graph.name(from).to_owned(),
         to: graph.name(to).to_owned(),
         kind,
         name: match graph.each(from) {
             Each::Outside => graph.name(from).to_owned(),
-            _ => format!("{flow}/{number}"),
+            _ => edge_name(flow, edge),
         },
     });
     edges.collect()

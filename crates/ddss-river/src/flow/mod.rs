@@ -1,8 +1,8 @@
 //! Flows: graphs of modules that several processes run together.
 //!
 //! The table `river/NAME` is the group of the members, whose settings have the hash of the graph. The table `river/NAME/flow` has
-//! the status, a row a member, and the graph. An edge is a queue `river/NAME/EDGE`, one for each instance that its messages name,
-//! or a list of work `river/NAME/EDGE/units`.
+//! the status, a row a member, and the graph. An edge is a queue `river/NAME/flow/EDGE`, one for each instance that its messages
+//! name, or a list of work `river/NAME/flow/EDGE/units`. Users cannot choose these names.
 //!
 //! `tables` is the table, `ports` the ends of edges, `member` the instances of a process and its thread, `builder` the begin,
 //! `running` the end, `inspect` and `remove` what a process without a place may do.

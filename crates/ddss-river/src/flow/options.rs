@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// First bytes of the settings in the directory, with the release of their format.
-const FORMAT: [u8; 4] = *b"FLO1";
+const FORMAT: [u8; 4] = *b"FLO2";
 
 /// Options of [`Flow::join_with`](crate::flow::Flow::join_with). All members need the same limits and the same guarantee.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +157,12 @@ impl FlowOptions {
     /// Returns the hash of the graph in settings. `None` if they are of no flow.
     pub(super) fn hash_in(note: &Note) -> Option<u64> {
         (note[..4] == FORMAT).then(|| u64::from_le_bytes(std::array::from_fn(|byte| note[4 + byte])))
+    }
+
+    /// Returns the lease of a place in settings. `None` if they are of no flow.
+    pub(super) fn lease_in(note: &Note) -> Option<Duration> {
+        let ms = u32::from_le_bytes(std::array::from_fn(|byte| note[24 + byte]));
+        (note[..4] == FORMAT).then(|| Duration::from_millis(ms.into()))
     }
 
     /// Returns the first setting that differs, the value of the flow, and that of this process.

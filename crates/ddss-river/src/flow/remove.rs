@@ -1,51 +1,60 @@
 //! Removing the names of a flow, and preparing another attempt.
 
 use super::error::FlowError;
+use super::options::FlowOptions;
 use super::tables::{FlowStatus, StatusRow};
-use super::tables::{FlowTable, group_name};
-use ddss::{Client, ErrorKind, SegmentInfo};
-use ddss_group::{GroupState, inspect};
-use ddss_river_core::{EdgeKind, FlowGraph, Life, ModuleId, ModuleState, Site};
+use super::tables::{FlowTable, edge_name, group_name, table_name};
+use ddss::{Client, ErrorKind, Segment, Version};
+use ddss_group::{count_living, inspect};
+use ddss_river_core::{FlowGraph, Life, ModuleState, Resume, Site};
 
-/// End of the names of lists of work.
-const UNITS: &str = "/units";
-
-/// Removes the names of a flow that has ended, if this process is the last one that leaves it.
-pub(super) fn remove_ended(
-    client: &Client,
-    flow: &str,
-    table: &FlowTable,
-    group: &GroupState,
-) -> Result<(), FlowError> {
-    let members = table.members(u16::MAX)?;
-    // The group goes first, and only one process releases it. The table goes last: until then nobody begins a flow of this name.
-    if members.iter().all(|member| member.report.life != Life::Alive) && group.release()? {
-        remove_queues(client, flow, |_| true)?;
-        table.release()?;
+/// Removes the names of a flow that has ended, if no process takes part in it any more.
+pub(super) fn remove_ended(client: &Client, flow: &str, table: &FlowTable) -> Result<(), FlowError> {
+    let (status, version) = table.status()?;
+    if table.members(u16::MAX, status.attempt)?.iter().all(|member| member.report.life != Life::Alive) {
+        remove(client, flow, table, version)?;
     }
     Ok(())
 }
 
-/// Releases the queues and lists of a flow.
-fn remove_queues(client: &Client, flow: &str, is_removed: impl Fn(&str) -> bool) -> Result<(), FlowError> {
-    let group = group_name(flow);
-    let segments: Vec<SegmentInfo> = client.list(&format!("{group}/")).collect::<Result<_, _>>()?;
+/// Removes the names of a flow that is over, unless its status has another version. The table goes last: until then no process
+/// begins a flow of this name. Returns true if they are removed.
+fn remove(client: &Client, flow: &str, table: &FlowTable, version: Version) -> Result<bool, FlowError> {
+    let segments = open_names(client, flow, |_| false)?;
+    // They are those of this flow, and no later one's: its table exists, and says that it is over.
+    if table.status()?.1 != version {
+        return Ok(false);
+    }
+    release(&segments)?;
+    table.release()?;
+    Ok(true)
+}
+
+/// Opens the group of a flow, its queues and its lists, apart from those that are kept. Names that are released do not exist.
+fn open_names(client: &Client, flow: &str, is_kept: impl Fn(&str) -> bool) -> Result<Vec<Segment>, FlowError> {
+    let mut names = vec![group_name(flow)];
+    for edge in client.list(&format!("{}/", table_name(flow))) {
+        names.push(edge?.name);
+    }
+    let mut segments = Vec::new();
+    for name in names.iter().filter(|name| !is_kept(name)) {
+        match client.segment(name).open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => segments.push(other?),
+        }
+    }
+    Ok(segments)
+}
+
+/// Releases segments that another process may release, too.
+fn release(segments: &[Segment]) -> Result<(), FlowError> {
     for segment in segments {
-        // Behind the name of the flow comes the number of an edge. Other names may begin like this one.
-        let rest = segment.name.strip_prefix(&group).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
-        let is_edge = rest.split('/').next().is_some_and(|edge| edge.parse::<u32>().is_ok());
-        if is_edge && is_removed(&segment.name) {
-            release(client, &segment.name)?;
+        match segment.release() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => other?,
         }
     }
     Ok(())
-}
-
-fn release(client: &Client, name: &str) -> Result<(), FlowError> {
-    match client.segment(name).open().and_then(|segment| segment.release()) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => Ok(other?),
-    }
 }
 
 /// Cancels a flow: its members end with an error. Removes the names of a flow without living members, with all that is left of
@@ -54,76 +63,112 @@ fn release(client: &Client, name: &str) -> Result<(), FlowError> {
 /// # Errors
 /// There is no such flow, or the error of a call.
 pub fn cancel(client: &Client, flow: &str) -> Result<bool, FlowError> {
-    let table = FlowTable::open(client, flow)?;
-    if table.is_none() && inspect(client, &group_name(flow))?.is_none() {
-        return Err(FlowError::Unknown { flow: flow.to_owned() });
-    }
-    if let Some(table) = &table {
-        loop {
-            let (status, version) = table.status()?;
-            let cancelled = StatusRow { status: FlowStatus::Cancelled, ..status.clone() };
-            if status.status.is_over() || table.put_status(&cancelled, version)? {
-                break;
-            }
+    let Some(table) = FlowTable::open(client, flow)? else { return remove_unbegun(client, flow) };
+    let version = loop {
+        let (status, version) = table.status()?;
+        if status.status.is_over() {
+            break version;
         }
+        let cancelled = StatusRow { status: FlowStatus::Cancelled, ..status };
+        if let Some(version) = table.put_status(&cancelled, version)? {
+            break version;
+        }
+    };
+    Ok(living(client, flow)? == 0 && remove(client, flow, &table, version)?)
+}
+
+/// Removes what a process has left that died while it created a flow. Returns false if a process is about to do so.
+fn remove_unbegun(client: &Client, flow: &str) -> Result<bool, FlowError> {
+    let unknown = || FlowError::Unknown { flow: flow.to_owned() };
+    let group = inspect(client, &group_name(flow))?;
+    // A queue may have the name.
+    if group.is_some_and(|group| FlowOptions::lease_in(&group.settings).is_none()) {
+        return Err(unknown());
     }
     if living(client, flow)? > 0 {
         return Ok(false);
     }
-    release(client, &group_name(flow))?;
-    remove_queues(client, flow, |_| true)?;
-    if let Some(table) = table {
-        table.release()?;
+    let mut segments = open_names(client, flow, |_| false)?;
+    match client.segment(&table_name(flow)).open() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        other => segments.push(other?),
     }
+    if segments.is_empty() {
+        return Err(unknown());
+    }
+    release(&segments)?;
     Ok(true)
 }
 
-/// Prepares another attempt of a flow that failed or was cancelled. Lists of work stay, with the units that are done. Modules
-/// whose only outputs are such lists, and that had ended, are not run again.
+/// Prepares another attempt of a flow that failed or was cancelled. Modules that have ended and whose results are in lists of
+/// work, or with such modules, are not run again. Lists stay, with the units that are done, unless the module that fills them
+/// begins again.
 ///
 /// # Errors
 /// Members live, there is no such flow, or the error of a call.
 pub fn prepare(client: &Client, flow: &str) -> Result<(), FlowError> {
-    let unknown = || FlowError::Unknown { flow: flow.to_owned() };
-    let table = FlowTable::open(client, flow)?.ok_or_else(unknown)?;
-    let members = living(client, flow)?;
-    if members > 0 {
-        return Err(FlowError::Living { flow: flow.to_owned(), members });
+    loop {
+        let unknown = || FlowError::Unknown { flow: flow.to_owned() };
+        let table = FlowTable::open(client, flow)?.ok_or_else(unknown)?;
+        let (status, version) = table.status()?;
+        // Another process may have prepared it, and processes may have joined.
+        if status.status == FlowStatus::Waiting {
+            return Ok(());
+        }
+        let members = living(client, flow)?;
+        if members > 0 {
+            return Err(FlowError::Living { flow: flow.to_owned(), members });
+        }
+        if try_to_prepare(client, flow, &table, status, version)? {
+            return Ok(());
+        }
     }
-    let (mut status, version) = table.status()?;
+}
+
+/// Prepares another attempt of a flow whose status has this version. Returns false if another process has changed it since.
+fn try_to_prepare(
+    client: &Client,
+    flow: &str,
+    table: &FlowTable,
+    status: StatusRow,
+    version: Version,
+) -> Result<bool, FlowError> {
     let graph = table.graph(&status)?;
-    status.finished = finished(&table, &status, &graph)?;
+    let Resume { finished, kept } = graph.resume(&ended(table, &status, &graph)?);
+    let kept: Vec<String> = kept.iter().map(|edge| format!("river/{}/units", edge_name(flow, *edge))).collect();
     // A process that dies on the way leaves a flow that is over: the next attempt to prepare it goes on from there.
-    release(client, &group_name(flow))?;
-    remove_queues(client, flow, |name| !name.ends_with(UNITS))?;
-    let over = StatusRow { status: FlowStatus::Cancelled, founders: Vec::new(), verdict: None, ..status };
-    table.put_status(&over, version)?;
-    table.clear_members()?;
-    let (_, version) = table.status()?;
-    table.put_status(&StatusRow { status: FlowStatus::Waiting, ..over }, version)?;
-    Ok(())
+    let over = StatusRow { status: FlowStatus::Cancelled, founders: Vec::new(), verdict: None, finished, ..status };
+    let Some(version) = table.put_status(&over, version)? else { return Ok(false) };
+    let segments = open_names(client, flow, |name| kept.iter().any(|kept| kept == name))?;
+    // No process joins before the status changes: they are those of this attempt, and no later one's.
+    if table.status()?.1 != version {
+        return Ok(false);
+    }
+    release(&segments)?;
+    let waiting = StatusRow { status: FlowStatus::Waiting, attempt: over.attempt.wrapping_add(1), ..over };
+    Ok(table.put_status(&waiting, version)?.is_some())
 }
 
-/// Returns the number of living members.
-pub(super) fn living(client: &Client, flow: &str) -> Result<usize, FlowError> {
-    Ok(inspect(client, &group_name(flow))?.map_or(0, |group| group.members.len()))
+/// Returns the number of living members, once it is certain: the locks of living ones are free for a while when their home
+/// restarts.
+fn living(client: &Client, flow: &str) -> Result<usize, FlowError> {
+    let name = group_name(flow);
+    let group = inspect(client, &name)?;
+    match group.and_then(|group| FlowOptions::lease_in(&group.settings)) {
+        Some(lease) => Ok(count_living(client, &name, lease)?),
+        None => Ok(0),
+    }
 }
 
-/// Returns for each module whether it need not run again.
-fn finished(table: &FlowTable, status: &StatusRow, graph: &FlowGraph) -> Result<Vec<bool>, FlowError> {
+/// Returns for each module whether it has ended.
+fn ended(table: &FlowTable, status: &StatusRow, graph: &FlowGraph) -> Result<Vec<bool>, FlowError> {
     let sites: Vec<Site> = status.founders.iter().map(|founder| founder.site).collect();
     let founders: Vec<_> = status.founders.iter().map(|founder| (founder.place, founder.run)).collect();
-    let reports: Vec<_> = table.members(u16::MAX)?.into_iter().map(|member| member.report).collect();
+    let members = table.members(u16::MAX, status.attempt)?;
+    let reports: Vec<_> = members.into_iter().map(|member| member.report).collect();
     // A flow that has not begun has no plan, and has ended nothing.
     let Ok(plan) = graph.plan(&sites) else { return Ok(status.finished.clone()) };
-    let ended = graph.progress(&plan, &founders, &reports, &status.finished, false).ended;
-    let has_only_lists = |module: ModuleId| {
-        let mut outputs = graph.edges().filter(|(_, from, ..)| *from == module).peekable();
-        outputs.peek().is_some() && outputs.all(|(.., kind)| kind == EdgeKind::Units)
-    };
-    // A list that is the input of such a module has done units only if its results are in the next list.
-    let is_finished = |(module, ended): (ModuleId, bool)| ended && has_only_lists(module);
-    Ok(graph.modules().zip(ended).map(is_finished).collect())
+    Ok(graph.progress(&plan, &founders, &reports, &status.finished, false).ended)
 }
 
 /// Returns the name of the state of a module in a member.

@@ -6,7 +6,6 @@ use super::ports::Ground;
 use super::remove::remove_ended;
 use super::tables::FlowTable;
 use crate::units::after;
-use ddss_group::GroupState;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,7 +18,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Running {
     pub(super) ground: Arc<Ground>,
     pub(super) table: FlowTable,
-    pub(super) group: GroupState,
     pub(super) progress: Arc<Progress>,
     pub(super) thread: Option<JoinHandle<()>>,
 }
@@ -57,7 +55,7 @@ impl Running {
         self.ground.leave();
         if has_ended {
             // The last member removes the names. What is left over is removed by `ddss river cancel`.
-            let _ = remove_ended(&self.ground.client, &self.ground.flow, &self.table, &self.group);
+            let _ = remove_ended(&self.ground.client, &self.ground.flow, &self.table);
         }
         outcome.result(&self.ground.flow, &self.ground.graph)?;
         let flow = self.ground.flow.clone();

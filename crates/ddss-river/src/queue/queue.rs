@@ -6,7 +6,7 @@ use super::inspect::{QueueInfo, inspect_queue};
 use super::options::QueueOptions;
 use super::producer::Producer;
 use super::session::Session;
-use crate::error::{QueueError, check_name};
+use crate::error::{QueueError, check_new_name};
 use crate::link::{CLOSED, FAILED, Service, ServiceConfig};
 use crate::state::{Counters, Ends, EndsError, Failure, Shared};
 use ddss::{Client, ErrorKind};
@@ -36,7 +36,12 @@ impl Queue {
     /// # Errors
     /// The directory cannot be joined, the queue has ended or has other settings, or the error of a system call.
     pub fn open(client: &Client, name: &str, options: QueueOptions) -> Result<Self, QueueError> {
-        check_name(name)?;
+        check_new_name(name)?;
+        Self::open_any(client, name, options)
+    }
+
+    /// Opens a queue whose name may be one that users cannot choose.
+    pub(crate) fn open_any(client: &Client, name: &str, options: QueueOptions) -> Result<Self, QueueError> {
         options.config.check()?;
         let table = format!("river/{name}");
         if options.is_existing {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions};
 use ddss_river::flow::{Context, Each, Edge, Flow, FlowInfo, FlowOptions, Input, Module, Output};
-use ddss_river::{Guarantee, UnitOptions};
+use ddss_river::{Guarantee, UnitOptions, UnitQueue};
 use ddss_testkit::{Daemon, Process};
 
 pub(super) const CHILD: &str = "DDSS_TEST_FLOW";
@@ -89,6 +89,9 @@ pub(super) fn pass(flow: &mut Flow, each: Each, folder: PathBuf, is_victim: bool
         let mut count = 0;
         while let Some(message) = input.take()? {
             count += 1;
+            if message.is_redelivered() {
+                say!("again {}", number(&message));
+            }
             match (is_victim, count) {
                 (true, 10) => {
                     say!("holds {}", number(&message));
@@ -103,6 +106,20 @@ pub(super) fn pass(flow: &mut Flow, each: Each, folder: PathBuf, is_victim: bool
         Ok(())
     };
     flow.place("pass", each, pass).unwrap()
+}
+
+/// Places a sink that waits behind its last message until the file `late` exists.
+fn take_late(flow: &mut Flow, folder: PathBuf) -> Module {
+    let take = move |cx: &Context, input: &mut Input| {
+        while let Some(message) = input.take()? {
+            say!("took {} {} {}", number(&message), message.is_redelivered(), cx.instance());
+            message.acknowledge();
+        }
+        say!("at its end");
+        wait_for(&folder.join("late"));
+        Ok(())
+    };
+    flow.sink("take", Each::Flow, take).unwrap()
 }
 
 /// Places a module that passes messages on, each after a while.
@@ -149,6 +166,22 @@ pub(super) fn build(graph: &str, client: &Client, folder: &Path, options: FlowOp
             let (put, take) = (put_all(&mut flow, Each::Member), take_all(&mut flow, Each::Count(3)));
             flow.attach(put, take, Edge::all_to_all()).unwrap();
         }
+        "late" => {
+            let (put, take) = (put_all(&mut flow, Each::Flow), take_late(&mut flow, folder.to_owned()));
+            flow.attach(put, take, Edge::queue()).unwrap();
+        }
+        "late-list" => {
+            let (list, pass) = (flow.list("pages").unwrap(), pass_slowly(&mut flow));
+            let take = take_late(&mut flow, folder.to_owned());
+            flow.attach(list, pass, Edge::units()).unwrap();
+            flow.attach(pass, take, Edge::queue()).unwrap();
+        }
+        "pairs" => {
+            let (list, pass) = (flow.list("pages").unwrap(), pass_slowly(&mut flow));
+            let take = take_all(&mut flow, Each::Member);
+            flow.attach(list, pass, Edge::units()).unwrap();
+            flow.attach(pass, take, Edge::one_to_one()).unwrap();
+        }
         "list" | "slow" => {
             let list = flow.list("pages").unwrap();
             let units = UnitOptions::new().unit_bytes_max(16 << 10).capacity(4 * MESSAGES).lease(LEASE);
@@ -163,6 +196,15 @@ pub(super) fn build(graph: &str, client: &Client, folder: &Path, options: FlowOp
         other => panic!("{other}"),
     }
     flow
+}
+
+/// Creates the list of work that the graph `list` reads.
+pub(super) fn fill_list(client: &Client) -> UnitQueue {
+    let options = UnitOptions::new().unit_bytes_max(16 << 10).capacity(MESSAGES).lease(LEASE);
+    let list = UnitQueue::create(client, "pages", options).unwrap();
+    let units: Vec<Vec<u8>> = (0..MESSAGES).map(content).collect();
+    list.add(&units).unwrap();
+    list
 }
 
 /// Starts this program again, as a member.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, ReplicationInfo};
 use ddss_river::flow::{FlowError, FlowInfo, FlowStatus, cancel, prepare};
-use ddss_river::{Guarantee, UnitOptions, UnitQueue, UnitStatus};
+use ddss_river::{Guarantee, UnitQueue, UnitStatus};
 use ddss_testkit::{Daemon, DaemonOptions, Process};
 
 use super::flow_members::*;
@@ -32,15 +32,6 @@ fn error_behind_a_kill(test: &str, graph: &str, guarantee: Guarantee) -> String 
     error
 }
 
-/// Creates the list of work that the graph `list` reads.
-fn fill_list(client: &Client) -> UnitQueue {
-    let options = UnitOptions::new().unit_bytes_max(16 << 10).capacity(MESSAGES).lease(LEASE);
-    let list = UnitQueue::create(client, "pages", options).unwrap();
-    let units: Vec<Vec<u8>> = (0..MESSAGES).map(content).collect();
-    list.add(&units).unwrap();
-    list
-}
-
 fn done_units(list: &UnitQueue) -> usize {
     list.list().unwrap().filter(|unit| unit.as_ref().unwrap().status == UnitStatus::Done).count()
 }
@@ -57,10 +48,11 @@ fn nothing_is_lost_when_a_member_with_a_worker_is_killed() {
     let mut first = start(test, &nodes[0], "first", "chain", 2, Guarantee::AtLeastOnce);
     until_joined(&nodes[0], 1);
     let mut victim = start(test, &nodes[1], "victim", "chain", 2, Guarantee::AtLeastOnce);
-    line(&mut victim, "holds ");
+    let held = line(&mut victim, "holds ");
     victim.kill().unwrap();
     release(&nodes[0], "begin");
     finish(&mut first);
+    assert!(first.stdout().contains(&format!("again {held}\n")), "the message of the dead one is flagged");
     let all: Vec<_> = [&first, &victim].into_iter().flat_map(taken).collect();
     let flags = assert_complete(&all);
     let doubled = flags.values().filter(|flags| flags.len() > 1).count();

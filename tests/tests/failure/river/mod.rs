@@ -2,7 +2,9 @@
 
 mod campaign;
 mod files;
+mod flow_attempts;
 mod flow_graphs;
+mod flow_joins;
 mod flow_members;
 mod flows;
 mod queues;

@@ -9,7 +9,7 @@ use crate::flow::error::{FlowError, ModuleError};
 use crate::flow::ports::Ground;
 use crate::flow::tables::FlowTable;
 use crate::flow::tables::{FlowStatus, Founder, MemberRow, StatusRow, Verdict};
-use ddss::{ErrorKind, Version};
+use ddss::Version;
 use ddss_group::{Change, GroupState, Incarnation, Member, Membership};
 use ddss_river_core::{Each, FlowProgress, Life, ModuleId, ModuleState, Plan, Site};
 use std::sync::Arc;
@@ -56,6 +56,7 @@ impl Monitor {
     pub(crate) fn new(
         ground: Arc<Ground>,
         table: FlowTable,
+        attempt: u32,
         membership: Membership,
         bodies: Vec<Option<Body>>,
         progress: Arc<Progress>,
@@ -63,8 +64,9 @@ impl Monitor {
         let modules = bodies.len();
         let place = membership.ours().member.0;
         let (before, version) = table.member(place)?;
-        // What a process that had this place before has done stays done.
-        let done = before.map(|before| before.report.modules).unwrap_or_default();
+        // What a process that had this place before has done stays done, in this attempt.
+        let done =
+            before.filter(|before| before.attempt == attempt).map(|before| before.report.modules).unwrap_or_default();
         let kept = |module: usize| match done.get(module) {
             Some(ModuleState::Done) => ModuleState::Done,
             _ => ModuleState::Idle,
@@ -79,7 +81,7 @@ impl Monitor {
         };
         Ok(Self {
             group: membership.group_state(),
-            row: MemberRow { report, process: std::process::id(), site },
+            row: MemberRow { report, attempt, process: std::process::id(), site },
             ground,
             table,
             membership,
@@ -97,12 +99,16 @@ impl Monitor {
 
     /// Makes rounds until the flow has ended, and waits for the instances here.
     pub(crate) fn run(mut self) {
+        let mut complete = Instant::now();
         let outcome = loop {
             match self.round() {
+                Ok(None) => complete = Instant::now(),
                 Ok(Some(outcome)) => break outcome,
-                // A table that is gone does not come back. Anything else passes: the modules go on.
-                Err(FlowError::Client(error)) if error.kind() == ErrorKind::NotFound => break Outcome::Removed,
-                Ok(None) | Err(_) => {}
+                // A table that is gone does not come back.
+                Err(error) if error.is_not_found() => break Outcome::Removed,
+                // The modules go on while a daemon restarts, or the tables move to another node.
+                Err(error) if error.is_passing() && complete.elapsed() < self.patience() => {}
+                Err(error) => break Outcome::Broken(error.to_string()),
             }
             self.ground.begin_round();
             self.progress.wait(Instant::now() + ROUND, |state| !state.ends.is_empty() || state.is_dropped);
@@ -121,6 +127,12 @@ impl Monitor {
         self.progress.change(|state| state.is_over = true);
     }
 
+    /// Returns the time for which the tables may be away.
+    fn patience(&self) -> Duration {
+        let endpoint = &self.ground.options.queue.endpoint;
+        endpoint.lease.saturating_add(endpoint.timeout)
+    }
+
     fn round(&mut self) -> Result<Option<Outcome>, FlowError> {
         if self.progress.read(|state| state.is_dropped) {
             return Ok(Some(Outcome::Dropped));
@@ -130,6 +142,9 @@ impl Monitor {
             return Ok(Some(outcome));
         }
         let (status, version) = self.table.status()?;
+        if status.attempt != self.row.attempt {
+            return Ok(Some(Outcome::Fenced));
+        }
         match status.status {
             FlowStatus::Ended => return Ok(Some(Outcome::Ended)),
             FlowStatus::Cancelled => return Ok(Some(Outcome::Cancelled)),
@@ -142,14 +157,14 @@ impl Monitor {
         if !self.write_row()? {
             return Ok(Some(Outcome::Fenced));
         }
-        let members = self.table.members(self.ground.options.queue.members)?;
+        let members = self.table.members(self.ground.options.queue.members, status.attempt)?;
         self.find_dead(&members)?;
         if status.status == FlowStatus::Waiting {
             self.begin(status, version, &members)?;
             return Ok(None);
         }
         let plan = self.enter(&status, &members)?;
-        self.start_instances(&plan);
+        self.start_instances(&plan, &status, &members);
         self.advance(status, version, &plan, &members)?;
         Ok(None)
     }
@@ -203,10 +218,15 @@ impl Monitor {
         }
         let (found, version) = self.table.member(self.row.report.place)?;
         let is_ours = |found: &MemberRow| found.report.run == self.row.report.run;
-        if found.as_ref().is_some_and(|found| is_ours(found) && found.report.life == Life::Dead) {
+        let has_place = match &found {
+            Some(found) if is_ours(found) => found.report.life != Life::Dead,
+            // The row of a process that had the place before, or of one that has it now.
+            Some(_) => self.group.has_place()?,
+            None => true,
+        };
+        if !has_place {
             return Ok(false);
         }
-        // A process that had the place before does not write any more, or notices that it has lost it.
         if let Some(written) = self.table.put_member(&self.row, version)? {
             (self.version, self.is_written) = (written, true);
         }
@@ -272,12 +292,14 @@ impl Monitor {
         self.founders = status.founders.iter().map(|founder| (founder.place, founder.run)).collect();
         let ours = (self.row.report.place, self.row.report.run);
         let founder = self.founders.iter().position(|founder| *founder == ours);
+        let has_ended = self.ended_in_others(&plan, status, members);
         for module in self.ground.graph.modules() {
             let is_finished = status.finished.get(module.index()).is_some_and(|finished| *finished);
             let is_done = self.row.report.modules[module.index()] == ModuleState::Done;
             let (count, first) = match founder {
                 Some(founder) => (plan.count(module, founder), plan.first(module, founder)),
-                None => (self.wanted_by_joiner(module, members), plan.total(module).saturating_add(ours.0)),
+                None if has_ended[module.index()] => (0, 0),
+                None => (self.wanted_by_joiner(module, &plan, members), plan.total(module).saturating_add(ours.0)),
             };
             if count > 0 && !is_finished && !is_done {
                 self.want(module, count, first);
@@ -288,27 +310,47 @@ impl Monitor {
         Ok(plan)
     }
 
-    /// Returns the instances that a member runs which joins a flow that runs: those that its node has not.
-    fn wanted_by_joiner(&self, module: ModuleId, members: &[MemberRow]) -> u16 {
+    /// Returns the progress of the flow, by what these members report.
+    fn flow_progress<'a>(
+        &self,
+        plan: &Plan,
+        status: &StatusRow,
+        members: impl Iterator<Item = &'a MemberRow>,
+    ) -> FlowProgress {
+        let reports: Vec<_> = members.map(|member| member.report.clone()).collect();
+        let is_fail_stop = self.ground.options.is_fail_stop();
+        self.ground.graph.progress(plan, &self.founders, &reports, &status.finished, is_fail_stop)
+    }
+
+    /// Returns for each module whether it has ended in the other members. Of one that has not begun the flow nothing is missing.
+    fn ended_in_others(&self, plan: &Plan, status: &StatusRow, members: &[MemberRow]) -> Vec<bool> {
+        let others = members.iter().filter(|member| member.report.run != self.row.report.run);
+        self.flow_progress(plan, status, others).ended
+    }
+
+    /// Returns the instances that a member runs which joins a flow that runs: those that its node has not. Modules with so many
+    /// instances in the flow are started again by [`adopt`](Self::adopt) alone.
+    fn wanted_by_joiner(&self, module: ModuleId, plan: &Plan, members: &[MemberRow]) -> u16 {
         let graph = &self.ground.graph;
         if !graph.is_replaceable(module) || self.ground.options.is_fail_stop() {
             return 0;
         }
-        let runs = |member: &&MemberRow| {
-            member.report.life == Life::Alive
-                && member.report.modules.get(module.index()) == Some(&ModuleState::Running)
-        };
-        let is_here = |member: &&MemberRow| member.site.node == self.row.site.node;
-        let (is_anywhere, is_here) = (
-            members.iter().any(|member| runs(&member)),
-            members.iter().any(|member| runs(&member) && is_here(&member)),
-        );
+        let is_here = members.iter().any(|MemberRow { report, site, .. }| {
+            let founder = self.founders.iter().position(|founder| *founder == (report.place, report.run));
+            // It may not have written yet that it runs the module.
+            let is_planned = founder.is_some_and(|index| plan.count(module, index) > 0);
+            let runs = match report.modules.get(module.index()) {
+                Some(ModuleState::Running) => true,
+                Some(ModuleState::Idle) => is_planned,
+                Some(ModuleState::Done) | None => false,
+            };
+            runs && report.life == Life::Alive && site.node == self.row.site.node
+        });
         match graph.each(module) {
             Each::Member => 1,
             Each::Node => u16::from(!is_here),
             Each::Core if !is_here => self.row.site.cores,
-            Each::Flow | Each::Count(_) => u16::from(!is_anywhere),
-            Each::Core | Each::Outside => 0,
+            Each::Core | Each::Flow | Each::Count(_) | Each::Outside => 0,
         }
     }
 
@@ -319,12 +361,20 @@ impl Monitor {
     }
 
     /// Starts the instances that the own row announces: from then on the others wait for their end.
-    fn start_instances(&mut self, plan: &Arc<Plan>) {
-        if !self.is_written {
+    fn start_instances(&mut self, plan: &Arc<Plan>, status: &StatusRow, members: &[MemberRow]) {
+        if !self.is_written || self.locals.iter().all(|local| local.wanted == 0) {
             return;
         }
+        let is_founder = self.founders.contains(&(self.row.report.place, self.row.report.run));
+        let has_ended = self.ended_in_others(plan, status, members);
         for module in self.ground.graph.modules() {
-            let Local { wanted, first, .. } = self.locals[module.index()];
+            let Local { wanted, first, running } = self.locals[module.index()];
+            // The others may have ended the module before the row said that this member runs it, too.
+            if wanted > 0 && running == 0 && !is_founder && has_ended[module.index()] {
+                self.locals[module.index()].wanted = 0;
+                self.set_state(module, ModuleState::Idle);
+                continue;
+            }
             for number in first..first + wanted {
                 let started = self.start_instance(Instance { module, number, member: self.row.report.place }, plan);
                 let local = &mut self.locals[module.index()];
@@ -356,9 +406,7 @@ impl Monitor {
         plan: &Plan,
         members: &[MemberRow],
     ) -> Result<(), FlowError> {
-        let reports: Vec<_> = members.iter().map(|member| member.report.clone()).collect();
-        let is_fail_stop = self.ground.options.is_fail_stop();
-        let progress = self.ground.graph.progress(plan, &self.founders, &reports, &status.finished, is_fail_stop);
+        let progress = self.flow_progress(plan, &status, members.iter());
         for module in self.ground.graph.modules().filter(|module| progress.ended[module.index()]) {
             self.ground.end_module(module);
         }

@@ -18,6 +18,8 @@ pub(crate) enum Outcome {
     Fenced,
     /// The tables are gone.
     Removed,
+    /// Calls of the tables fail, and will not succeed.
+    Broken(String),
     /// This process has dropped the flow.
     Dropped,
 }
@@ -87,6 +89,7 @@ impl Outcome {
             Self::Failed(verdict) => Err(verdict.error(flow, graph)),
             Self::Cancelled => Err(FlowError::Cancelled { flow }),
             Self::Fenced => Err(FlowError::Fenced { flow }),
+            Self::Broken(reason) => Err(FlowError::Tables { flow, reason }),
             Self::Removed => Err(FlowError::Removed { flow }),
             Self::Dropped => Err(FlowError::Ending { flow }),
         }

@@ -4,6 +4,7 @@ use super::edge::Edge;
 use crate::error::QueueError;
 use crate::flow::error::FlowError;
 use crate::flow::options::FlowOptions;
+use crate::flow::tables::edge_name;
 use crate::queue::Queue;
 use crate::units::{UnitOptions, UnitQueue, after};
 use ddss::Client;
@@ -65,10 +66,10 @@ impl Ground {
             return Ok(queue.clone());
         }
         let name = match instance {
-            Some(instance) => format!("{}/{}/{instance}", self.flow, edge.0),
-            None => format!("{}/{}", self.flow, edge.0),
+            Some(instance) => format!("{}/{instance}", edge_name(&self.flow, edge)),
+            None => edge_name(&self.flow, edge),
         };
-        let queue = self.patiently(|| Queue::open(&self.client, &name, self.options.queue))?;
+        let queue = self.patiently(|| Queue::open_any(&self.client, &name, self.options.queue))?;
         queues.open.insert((edge, instance), queue.clone());
         if self.graph.edges().any(|(id, from, ..)| id == edge && self.has_ended(from)) {
             queue.close_here();
@@ -82,8 +83,8 @@ impl Ground {
             Each::Outside => self.patiently(|| UnitQueue::open(&self.client, self.graph.name(from)))?,
             _ => {
                 let options: UnitOptions = self.edges[edge.0 as usize].units.copies(self.options.queue.copies);
-                let name = format!("{}/{}", self.flow, edge.0);
-                self.patiently(|| UnitQueue::create(&self.client, &name, options))?
+                let name = edge_name(&self.flow, edge);
+                self.patiently(|| UnitQueue::create_any(&self.client, &name, options))?
             }
         };
         Ok(units.with_timeout(self.options.queue.endpoint.timeout))

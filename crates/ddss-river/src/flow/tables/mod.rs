@@ -5,4 +5,4 @@ mod table;
 
 pub use rows::FlowStatus;
 pub(crate) use rows::{Founder, MEMBERS_MAX, MemberRow, StatusRow, Verdict};
-pub(crate) use table::{FlowTable, group_name};
+pub(crate) use table::{FlowTable, edge_name, group_name, table_name};

@@ -10,10 +10,12 @@ pub(crate) const MEMBERS_MAX: u16 = 64;
 /// Bytes of a reason at most.
 const REASON_BYTES_MAX: usize = 240;
 
-const STATUS: [u8; 4] = *b"FLW1";
-const MEMBER: [u8; 4] = *b"FLM1";
+const STATUS: [u8; 4] = *b"FLW2";
+const MEMBER: [u8; 4] = *b"FLM2";
 /// Offset of the modules in the row of a member.
 const MODULES_AT: usize = 24;
+/// Offset of the attempt in the status.
+const ATTEMPT_AT: usize = 20 + REASON_BYTES_MAX;
 /// Offset of the finished modules, as bits, in the status.
 const FINISHED_AT: usize = 276;
 /// Offset of the founders in the status.
@@ -22,6 +24,7 @@ const FOUNDERS_AT: usize = 308;
 const FOUNDER_BYTES: usize = 10;
 
 const _: () = assert!(MODULES_AT + MODULES_MAX <= ROW_BYTES);
+const _: () = assert!(ATTEMPT_AT + 4 <= FINISHED_AT);
 const _: () = assert!(FINISHED_AT + MODULES_MAX / 8 <= FOUNDERS_AT);
 const _: () = assert!(FOUNDERS_AT + MEMBERS_MAX as usize * FOUNDER_BYTES <= ROW_BYTES);
 
@@ -83,6 +86,8 @@ pub(crate) struct Founder {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StatusRow {
     pub(crate) status: FlowStatus,
+    /// Number of the attempt, from 0 on.
+    pub(crate) attempt: u32,
     /// Bytes of the graph, behind the rows of the members.
     pub(crate) graph_bytes: u32,
     pub(crate) founders: Vec<Founder>,
@@ -95,7 +100,7 @@ impl StatusRow {
     pub(crate) fn new(graph_bytes: usize, modules: usize) -> Self {
         let finished = vec![false; modules];
         let graph_bytes = graph_bytes as u32;
-        Self { status: FlowStatus::Waiting, graph_bytes, founders: Vec::new(), finished, verdict: None }
+        Self { status: FlowStatus::Waiting, attempt: 0, graph_bytes, founders: Vec::new(), finished, verdict: None }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -115,6 +120,7 @@ impl StatusRow {
                 .for_each(|(part, half)| part.copy_from_slice(&half.to_le_bytes()));
             row[20..20 + reason.len()].copy_from_slice(reason);
         }
+        row[ATTEMPT_AT..ATTEMPT_AT + 4].copy_from_slice(&self.attempt.to_le_bytes());
         for module in self.finished.iter().enumerate().filter_map(|(module, finished)| finished.then_some(module)) {
             row[FINISHED_AT + module / 8] |= 1 << (module % 8);
         }
@@ -153,7 +159,8 @@ impl StatusRow {
             let site = Site { node: half(at + 6), cores: half(at + 8) };
             Founder { place: half(at), run: word(at + 2), site }
         });
-        Some(Self { status, graph_bytes: word(8), founders: founders.collect(), finished, verdict })
+        let (attempt, graph_bytes, founders) = (word(ATTEMPT_AT), word(8), founders.collect());
+        Some(Self { status, attempt, graph_bytes, founders, finished, verdict })
     }
 }
 
@@ -161,6 +168,8 @@ impl StatusRow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MemberRow {
     pub(crate) report: MemberReport,
+    /// Attempt of the flow that the process takes part in.
+    pub(crate) attempt: u32,
     pub(crate) process: u32,
     pub(crate) site: Site,
 }
@@ -179,6 +188,7 @@ impl MemberRow {
             Life::Left => 1,
             Life::Dead => 2,
         };
+        row[20..24].copy_from_slice(&self.attempt.to_le_bytes());
         for (byte, state) in row[MODULES_AT..].iter_mut().zip(&self.report.modules) {
             *byte = match state {
                 ModuleState::Idle => 0,
@@ -209,7 +219,8 @@ impl MemberRow {
             _ => ModuleState::Done,
         });
         let report = MemberReport { place, run: word(4), life, modules: states.collect() };
-        Some(Self { report, process: word(8), site: Site { node: half(12), cores: half(14) } })
+        let site = Site { node: half(12), cores: half(14) };
+        Some(Self { report, attempt: word(20), process: word(8), site })
     }
 }
 
@@ -224,6 +235,7 @@ mod tests {
         let reason = "x".repeat(REASON_BYTES_MAX);
         let status = StatusRow {
             status: FlowStatus::Failed,
+            attempt: u32::MAX,
             graph_bytes: 1 << 20,
             founders: (0..MEMBERS_MAX).map(founder).collect(),
             finished: (0..MODULES_MAX).map(|module| module % 3 == 0).collect(),
@@ -236,7 +248,7 @@ mod tests {
         assert_eq!(StatusRow::decode(&long), None, "a reason that is too long");
         let modules = vec![ModuleState::Idle, ModuleState::Running, ModuleState::Done];
         let report = MemberReport { place: 5, run: 4, life: Life::Dead, modules };
-        let member = MemberRow { report, process: 99, site: Site { node: 1, cores: 2 } };
+        let member = MemberRow { report, attempt: 1 << 30, process: 99, site: Site { node: 1, cores: 2 } };
         assert_eq!(MemberRow::decode(&member.encode(), 5), Some(member));
         assert_eq!(MemberRow::decode(&status.encode(), 5), None);
     }
