@@ -7,11 +7,11 @@ use crate::transport::OWN_INDICES;
 
 /// Counter and semaphore with which the ranks agree.
 const AGREEMENT: u32 = OWN_INDICES;
-/// What rank 0 counts for a root that it cannot use.
+/// Count of rank 0 for a root that it cannot use.
 const UNUSABLE: u64 = u64::MAX;
-/// What a rank counts for a damaged part.
+/// Count of a rank for a damaged part.
 const DAMAGED: u64 = 1;
-/// What a rank counts for a part that it cannot read for now.
+/// Count of a rank for a part that it cannot read for now.
 const UNREADABLE: u64 = 1 << 32;
 /// Pages that are restored between two flushes: their twins take memory.
 const PAGES_EACH: usize = 4096;
