@@ -1,5 +1,6 @@
 //! The client: a process's attachment to the daemon of its node.
 
+use crate::call::arena::ArenaExceeded;
 use crate::call::channels::{Call, NoCompletion};
 use crate::call::retry::Retry;
 use crate::deadline::{Deadline, check_timeout};
@@ -11,13 +12,16 @@ use crate::reactor::tasks::Tasks;
 use crate::session::Inner;
 use crate::shards::Shards;
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{Completion, Failure, Limit, Name, NodeId, Outcome, Shard};
+use ddss_core::{BadArgument, Completion, Failure, Limit, Name, NodeId, Outcome, Shard};
 use ddss_ipc::Strategy;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A process's attachment to the daemon of its node. Clones share it.
+///
+/// A process that `fork` has made must not use the clients, segments and guards of its parent: the calls of both would mix.
+/// It connects by itself.
 ///
 /// ```
 /// use ddss::{Client, ConnectOptions};
@@ -195,7 +199,7 @@ impl Client {
                 Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target)),
                 session => session?,
             };
-            let execute = |call: Call<'_>| call.execute(&plan, meanwhile.take(), &mut decode);
+            let execute = |call: Call<'_>| call.execute(&plan, meanwhile, &mut decode);
             match session.channels.call(priority, &mut time).and_then(execute) {
                 // The deadline has waited once, so it stands.
                 Err(NoCompletion::Gone) if plan.is_harmless && self.retries() => {}
@@ -251,6 +255,11 @@ impl Client {
                 Err(refused) => Error::bad_argument(action, target, refused),
                 Ok(()) => unreachable!("it was found to be too long"),
             },
+            NoCompletion::NeverFits(ArenaExceeded { bytes, room }) => {
+                let room = format!("at most {room} with this client's arena_len");
+                let refused = BadArgument::new("bytes of the call", bytes, room, Failure::BadSize);
+                Error::bad_argument(action, target, refused)
+            }
             NoCompletion::NotSent => self.inner.no_daemon_error(std::io::ErrorKind::ConnectionReset),
             NoCompletion::ShuttingDown => Error::failed(action, target, Failure::GoingDown),
             NoCompletion::Busy(limit) => {

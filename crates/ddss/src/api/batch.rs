@@ -87,13 +87,15 @@ impl Client {
             let bytes = calls.iter().map(|call| call.call.read_bytes()).sum();
             Segment::at(self.clone(), location.clone()).spend_budget(calls.len(), bytes).await;
         }
-        let (mut elsewhere, mut failed) = (Vec::new(), None);
+        let (mut elsewhere, mut failed, mut is_first) = (Vec::new(), None, true);
         while !sent.is_empty() {
             let plan = |&index: &usize| (calls[index].shard(self.blocking()), calls[index].call.plan());
             let plans = sent.iter().map(plan).collect();
             let (results, error) = self.run_group(time, plans).await;
-            // Some calls may have been answered: their replies stand, whatever happened to others.
-            failed = failed.or(error.filter(|_| replies.iter().all(Option::is_none)));
+            // Some calls may have been answered: their replies stand, whatever happened to others, and steps that follow
+            // the first one have errors of their own.
+            failed = failed.or(error.filter(|_| is_first && replies.iter().all(Option::is_none)));
+            is_first = false;
             let mut next = Vec::new();
             for (index, result) in sent.into_iter().zip(results) {
                 let step = |(completion, bytes)| calls[index].call.step(self.blocking(), &completion, bytes);

@@ -41,19 +41,22 @@ impl HeldLock {
     }
 
     pub(crate) fn release(&mut self) -> Result<(), Error> {
+        self.release_within(self.segment.time().remaining())
+    }
+
+    fn release_within(&mut self, time: Duration) -> Result<(), Error> {
         /// Minimum time of an unlock. Other clients wait for the lock, so the unlock goes out even if its holder has no
         /// time left.
         const UNLOCK_TIME_MIN: Duration = Duration::from_millis(1);
         self.lease.stop();
-        let (client, mut time) =
-            (self.segment.client(), Deadline::of(self.segment.time().remaining().max(UNLOCK_TIME_MIN)));
+        let (client, mut time) = (self.segment.client(), Deadline::of(time.max(UNLOCK_TIME_MIN)));
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
         let mut call = self.segment.location().plan("unlock", operation).returns(|_, _| ());
         let last = client.inner.last_session();
         let ended = if last.attachment.is_draining() {
             // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
             // does not know it.
-            let execute = |on: Call<'_>| on.execute(&call.plan, None::<fn()>, &mut call.decode);
+            let execute = |on: Call<'_>| on.execute(&call.plan, &mut None::<fn()>, &mut call.decode);
             let ended = last.channels.call(Priority::Holder, &mut time).and_then(execute);
             client.conclude(ended, call.plan.action, call.plan.target)
         } else {
@@ -66,9 +69,43 @@ impl HeldLock {
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
+        /// Maximum time of an unlock for which no caller asked. The lease ends the lock in any case.
+        const DROP_MAX: Duration = Duration::from_secs(1);
         if self.open {
-            // Drop cannot report an error; the lease ends the lock in any case.
-            let _ = self.release();
+            let left = self.lease.current().left().min(DROP_MAX);
+            // Drop cannot report an error.
+            let _ = self.release_within(self.segment.time().remaining().min(left));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Spec;
+    use crate::plan::priority::Priority;
+    use crate::testing::TestNode;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn dropped_guard_does_not_wait_as_long_as_a_call_of_its_handle() {
+        // If this broke, a thread would stand in `drop` for the ten minutes for which it was ready to wait for the lock.
+        let node = TestNode::start();
+        let client = node.one_channel_client();
+        client.segment("locked").allocate(Spec::new(64)).unwrap();
+        let patient = client.with_timeout(Duration::from_secs(600));
+        let guard = patient.segment("locked").open().unwrap().lock().unwrap();
+        // No channel is left, as if their calls waited for a home that hangs.
+        let session = client.inner.last_session();
+        let mut times = [client.time(); 2];
+        let taken = times.each_mut().map(|time| session.channels.call(Priority::Holder, time).unwrap());
+        let (ended, end) = channel();
+        std::thread::spawn(move || {
+            drop(guard);
+            ended.send(()).unwrap();
+        });
+        end.recv_timeout(Duration::from_secs(60)).expect("the drop ends");
+        drop(taken);
+        client.ping().unwrap();
     }
 }

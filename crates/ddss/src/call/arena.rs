@@ -32,16 +32,31 @@ impl ArenaRun {
     }
 }
 
+/// Bytes that a call needs, and the fewer bytes that its part of the arena has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ArenaExceeded {
+    pub(crate) bytes: usize,
+    pub(crate) room: usize,
+}
+
 /// The slots that belong to no channel.
 #[derive(Debug)]
 pub(crate) struct SharedSlots {
+    count: u32,
     slots: SlotBitmap,
     wait_queue: WaitQueue,
 }
 
 impl SharedSlots {
     pub(crate) fn new(first: u32, end: u32) -> Self {
-        Self { slots: SlotBitmap::new(first, end), wait_queue: WaitQueue::default() }
+        let count = end.saturating_sub(first);
+        Self { count, slots: SlotBitmap::new(first, end), wait_queue: WaitQueue::default() }
+    }
+
+    /// Refuses a call that would wait for its run in vain, and let no other call pass.
+    pub(crate) fn check(&self, bytes: usize) -> Result<(), ArenaExceeded> {
+        let room = self.count as usize * ARENA_SLOT_BYTES;
+        if bytes > room { Err(ArenaExceeded { bytes, room }) } else { Ok(()) }
     }
 
     /// Takes a run for `bytes` if one is free and no thread waits for one.

@@ -7,7 +7,7 @@
 //! Two further channels exist beside the user's: one for other calls while some channels wait, and one for lock
 //! holders. Neither waits for capacity that waiting calls use.
 
-use super::arena::{ArenaRun, SharedSlots};
+use super::arena::{ArenaExceeded, ArenaRun, SharedSlots};
 use super::wait_queue::WaitQueue;
 use crate::deadline::{Deadline, timeout_us};
 use crate::plan::priority::Priority;
@@ -36,6 +36,8 @@ pub(crate) enum NoCompletion {
     Busy(Limit),
     /// Nothing went out: the timeout exceeds the maximum of a call.
     TooLong(Duration),
+    /// Nothing went out: the call needs more bytes than its part of the arena ever has.
+    NeverFits(ArenaExceeded),
 }
 
 /// Arena memory that a call uses.
@@ -264,17 +266,20 @@ impl Call<'_> {
             return Ok((ArenaLease::Own, own.range(bytes)));
         }
         let deadline = self.deadline();
+        if bytes > own.bytes() {
+            self.channels.shared.check(bytes).map_err(NoCompletion::NeverFits)?;
+        }
         let run = self.channels.shared.take(bytes, deadline).ok_or(NoCompletion::Busy(Limit::Arena))?;
         Ok((ArenaLease::Shared(run), run.range(bytes)))
     }
 
-    /// Runs a planned call, and `meanwhile` between submitting and waiting. The decoder sees the arena before the
+    /// Runs a planned call, and takes and runs `meanwhile` between submitting and waiting. The decoder sees the arena before the
     /// memory is returned. An unsuccessful completion comes back as it is.
     #[inline(always)]
     pub(crate) fn execute<T>(
         mut self,
         plan: &CallPlan<'_>,
-        meanwhile: Option<impl FnOnce()>,
+        meanwhile: &mut Option<impl FnOnce()>,
         decode: &mut impl Decoder<T>,
     ) -> Result<Result<T, Completion>, NoCompletion> {
         let bytes = plan.arena_bytes();
@@ -292,12 +297,12 @@ impl Call<'_> {
         let id = self.channel_slot.next_id;
         self.channel_slot.next_id += 1;
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
-        if self.channel_slot.channel.submit(request.encode()).is_err() {
+        if self.channel_slot.channel.submit(request.encode()).is_err() && !self.submit_late(&request) {
             self.release(lease);
             return Err(NoCompletion::Busy(Limit::Channels));
         }
         self.channel_slot.channel.ring_doorbell();
-        if let Some(meanwhile) = meanwhile {
+        if let Some(meanwhile) = meanwhile.take() {
             // If the closure panics, the daemon still executes this call and may write into its buffer.
             self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
             if self.channel_slot.channel.is_on_service_core() {
@@ -322,6 +327,13 @@ impl Call<'_> {
                 Err(none)
             }
         }
+    }
+
+    /// Submits a request to a channel that was full. Calls that were abandoned may have ended since.
+    #[cold]
+    fn submit_late(&mut self, request: &Request) -> bool {
+        self.collect_abandoned();
+        self.channel_slot.channel.submit(request.encode()).is_ok()
     }
 
     fn wait_for(&mut self, id: u64, class: WaitClass, harmless: bool) -> Result<Completion, NoCompletion> {
@@ -379,5 +391,37 @@ impl Call<'_> {
         if let ArenaLease::Shared(run) = lease {
             self.channels.shared.release(run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestNode;
+    use ddss_core::limits::RING_SLOTS;
+
+    #[test]
+    fn channel_that_was_full_takes_calls_when_the_daemon_goes_on() {
+        // If this broke, a thread whose calls were late for a while would be refused for ever.
+        let node = TestNode::start();
+        let client = node.client();
+        let (session, mut time) = (client.inner.last_session(), client.time());
+        let mut late = session.channels.call(Priority::Call, &mut time).unwrap();
+        let slot = &mut *late.channel_slot;
+        for id in 1.. {
+            let request = Request { timeout_us: 1_000_000, ..Request::new(RequestId(id), Operation::Null) };
+            if slot.channel.submit(request.encode()).is_err() {
+                break;
+            }
+            slot.next_id = id + 1;
+            slot.abandoned.push(AbandonedCall { id, lease: ArenaLease::Nothing, lock: None });
+        }
+        assert_eq!(slot.abandoned.len(), RING_SLOTS);
+        slot.channel.ring_doorbell();
+        let end = Instant::now() + Duration::from_secs(60);
+        assert!(matches!(slot.channel.wait(WaitClass::Polling, end), WaitOutcome::Ready));
+        drop(late);
+        // The same channel, without arena memory.
+        client.ping().unwrap();
     }
 }

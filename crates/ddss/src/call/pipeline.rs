@@ -2,6 +2,7 @@
 
 use super::arena::ArenaRun;
 use super::channels::{AbandonedCall, ArenaLease, Call, ChannelPool, NoCompletion};
+use crate::deadline::timeout_us;
 use crate::plan::CallPlan;
 use ddss_core::{Completion, Failure, Limit, Outcome, Request, RequestId};
 use ddss_ipc::{WaitClass, WaitOutcome};
@@ -67,10 +68,11 @@ impl<'a> Pipeline<'a> {
         while let Some(&plan) = self.plans.get(self.next) {
             match self.call.begin(plan, self.next, self.under_way.is_empty()) {
                 Ok(begun) => self.under_way.push(begun),
-                Err(late @ NoCompletion::Late { .. }) => {
-                    self.end_rest(late);
+                Err(none @ (NoCompletion::Late { .. } | NoCompletion::TooLong(_))) => {
+                    self.end_rest(none);
                     break;
                 }
+                Err(none @ NoCompletion::NeverFits(_)) => self.ends[self.next] = Some(Err(none)),
                 // Abandoned calls may hold all the room, until the daemon completes them.
                 Err(_) if self.is_in_flight() => break,
                 Err(none) => self.ends[self.next] = Some(Err(none)),
@@ -144,6 +146,7 @@ impl Call<'_> {
     /// Begins a call if capacity permits, and its deadline has not passed; the first call waits for arena memory.
     fn begin(&mut self, plan: &CallPlan<'_>, index: usize, first: bool) -> Result<StartedCall, NoCompletion> {
         let (bytes, deadline) = (plan.arena_bytes(), self.deadline());
+        self.channels.shared.check(bytes).map_err(NoCompletion::NeverFits)?;
         let run = match bytes {
             0 => None,
             _ if first => self.channels.shared.take(bytes, deadline),
@@ -153,14 +156,14 @@ impl Call<'_> {
             return Err(NoCompletion::Busy(Limit::Arena));
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let Some(timeout_us) = timeout_us(left).filter(|_| !left.is_zero()) else {
             run.into_iter().for_each(|run| self.release(ArenaLease::Shared(run)));
-            return Err(NoCompletion::Late { harmless: true });
-        }
+            let late = NoCompletion::Late { harmless: true };
+            return Err(if left.is_zero() { late } else { NoCompletion::TooLong(left) });
+        };
         let operation = plan.encode(self.channels.arena(), ArenaRun::range_of(run, bytes));
         let id = self.channel_slot.next_id;
         self.channel_slot.next_id += 1;
-        let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let begun = StartedCall { id, index, run };
         if self.channel_slot.channel.submit(request.encode()).is_err() {

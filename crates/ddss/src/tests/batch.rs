@@ -169,6 +169,25 @@ fn no_call_of_a_batch_begins_after_its_deadline() {
 }
 
 #[test]
+fn calls_of_a_batch_refuse_a_timeout_that_no_call_has() {
+    // If this broke, a batch with an hour would end after ten minutes without a reason.
+    let node = TestNode::start();
+    let client = node.client().with_timeout(std::time::Duration::from_secs(601));
+    let segment = node.client().segment("s").allocate(64).unwrap();
+    for tasks in [false, true] {
+        let mut batch = Batch::new();
+        let tickets = [0, 8].map(|at| batch.put(&segment, at, b"put").unwrap());
+        let replies = if tasks { block_on(client.aio().unwrap().run(batch)) } else { client.run(batch) };
+        let mut replies = replies.unwrap();
+        for ticket in tickets {
+            let error = replies.take(ticket).unwrap_err();
+            assert!(error.kind() == ErrorKind::BadArgument && error.to_string().contains("timeout"), "{error}");
+        }
+    }
+    assert_eq!(segment.get(..).unwrap().version(), Version(0));
+}
+
+#[test]
 fn batch_attaches_to_its_shards_by_its_own_deadline() {
     // If this broke, a batch on several shards would take the timeout of a call for each of them.
     let node = TestNode::start_with(|config| config.progress_threads = 3);

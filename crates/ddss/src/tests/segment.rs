@@ -47,3 +47,26 @@ fn timeout_of_a_client_is_that_of_what_it_opens() {
     let endless = client.with_timeout(std::time::Duration::from_secs(601));
     assert_eq!(endless.ping().unwrap_err().kind(), ErrorKind::BadArgument);
 }
+
+#[test]
+fn call_that_never_fits_is_refused_and_stops_no_other_call() {
+    // If this broke, one large call of a client with a small arena would stop all its calls until its deadline.
+    let node = TestNode::start();
+    let client = crate::Client::connect_with(node.options().local_reads(false).arena_len(1 << 16)).unwrap();
+    let segment = client.segment("large").allocate(100_000).unwrap();
+    let never_fits = |error: crate::Error| {
+        assert!(error.kind() == ErrorKind::BadArgument && error.to_string().contains("arena_len"), "{error}");
+        assert!(!error.is_indeterminate() && !error.is_retryable(), "{error}");
+    };
+    never_fits(segment.get(0..40_000).unwrap_err());
+    let mut batch = crate::Batch::new();
+    let (large, small) = (batch.get(&segment, 0..40_000).unwrap(), batch.get(&segment, 0..100).unwrap());
+    let mut replies = client.run(batch).unwrap();
+    never_fits(replies.take(large).unwrap_err());
+    assert_eq!(replies.take(small).unwrap().value, [0; 100]);
+    block_on(async {
+        let tasks = client.aio().unwrap().segment("large").open().await.unwrap();
+        never_fits(tasks.get(0..40_000).await.unwrap_err());
+        tasks.put(0, &[7; 64]).await.unwrap();
+    });
+}

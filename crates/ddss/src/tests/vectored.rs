@@ -4,6 +4,7 @@ use crate::testing::TestNode;
 use crate::*;
 use crate::{Client, Spec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 const BYTES: usize = 100_000;
 
@@ -33,6 +34,12 @@ fn overlapped_work_runs_exactly_once() {
     table.clone().release().unwrap();
     let (got, ()) = table.get_many_into_while(&mut [(0, &mut left)], || runs += 1);
     assert_eq!((got.unwrap_err().kind(), runs), (ErrorKind::NotFound, 3));
+    // The call ends after it was planned, and before its request.
+    for (timeout, kind) in [(Duration::ZERO, ErrorKind::TimedOut), (Duration::from_secs(601), ErrorKind::BadArgument)] {
+        let before = runs;
+        let (got, ()) = table.with_timeout(timeout).get_many_into_while(&mut [(0, &mut left)], || runs += 1);
+        assert_eq!((got.unwrap_err().kind(), runs), (kind, before + 1));
+    }
 }
 
 #[test]
