@@ -61,7 +61,7 @@ impl<'a> Call<'a> {
             plan.encode(&channel.arena, ArenaRun::range_of(run, bytes))
         })?;
         match begun {
-            StartedCall::InFlight(_) => self.reactor.wake_if_needed(),
+            StartedCall::InFlight(_) => self.reactor.wake_if_needed(self.deadline),
             // The reactor checks the queue from the first waiting task on.
             StartedCall::Queued(_) if ticket.is_none() => self.reactor.wake(),
             StartedCall::Queued(_) => {}
@@ -118,7 +118,7 @@ impl Future for Call<'_> {
             call.stage = Stage::Parked(id);
             end = channel.take_parked(id, context.waker(), &mut look);
             // The thread has to learn the deadline.
-            call.reactor.wake_if_needed();
+            call.reactor.wake_if_needed(call.deadline);
         }
         match end {
             None => Poll::Pending,

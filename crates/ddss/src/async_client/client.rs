@@ -89,7 +89,11 @@ impl Client {
     pub(super) async fn reactor(&self, deadline: Instant, waits: bool) -> Result<Arc<Reactor>, Error> {
         loop {
             if let Some(session) = self.0.inner.current_session() {
-                return self.channel()?.reactor_on(session);
+                match self.channel()?.reactor_on(&session) {
+                    // Another call has found a newer daemon in the meantime: its reactor serves this call.
+                    Err(_) if !Arc::ptr_eq(&session, &self.0.inner.last_session()) => continue,
+                    reactor => return reactor,
+                }
             }
             self.channel()?.search.begin(&self.0.inner, deadline, waits)?.await?;
         }

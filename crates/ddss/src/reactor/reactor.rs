@@ -8,6 +8,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// Handle of the reactor thread. The thread ends with the last handle.
@@ -20,20 +21,28 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    pub(crate) fn start(session: Arc<Session>, channel: SharedChannel) -> std::io::Result<Self> {
+    /// Starts the reactor of a session. After an error the next call may try again.
+    pub(crate) fn start(session: Arc<Session>) -> std::io::Result<Self> {
         let (kicked, kick) = pipe()?;
-        let channel = Arc::new(channel);
         let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, stopped, whose) = (Arc::clone(&channel), Arc::clone(&stop), Arc::clone(&session));
-        std::thread::Builder::new()
-            .name("ddss-reactor".to_owned())
-            .spawn(move || run(&whose, &theirs, kicked, &stopped))?;
+        let (give, given) = sync_channel::<Arc<SharedChannel>>(1);
+        let (stopped, whose) = (Arc::clone(&stop), Arc::clone(&session));
+        std::thread::Builder::new().name("ddss-reactor".to_owned()).spawn(move || {
+            if let Ok(channel) = given.recv() {
+                run(&whose, &channel, kicked, &stopped);
+            }
+        })?;
+        // The session has one channel for tasks, so it is taken after all that can fail.
+        let no_channel = || std::io::Error::other("the daemon gave this client no channel for tasks");
+        let (channel, runs) = session.channels.take_task_channel().ok_or_else(no_channel)?;
+        let channel = Arc::new(SharedChannel::new(channel, session.channels.arena().clone(), runs));
+        give.send(Arc::clone(&channel)).expect("the thread waits for its channel");
         Ok(Self { channel, session, kick, stop })
     }
 
-    /// Wakes the thread if it sleeps without time-out and has to learn a new call's deadline.
-    pub(crate) fn wake_if_needed(&self) {
-        if self.channel.needs_reactor() {
+    /// Wakes the thread if it sleeps beyond a new call's deadline.
+    pub(crate) fn wake_if_needed(&self, deadline: Instant) {
+        if self.channel.needs_reactor(deadline) {
             self.wake();
         }
     }

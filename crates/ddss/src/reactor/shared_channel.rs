@@ -129,8 +129,9 @@ pub(crate) struct SharedChannel {
     /// Calls of batches that have begun and wait for the rest of their batch.
     gathered: AtomicU64,
     gone: AtomicBool,
-    /// True while the reactor sleeps without a time-out.
-    dormant: AtomicBool,
+    /// Time until which the reactor sleeps at most, in nanoseconds since the creation of this channel; `u64::MAX`: for
+    /// ever. Calls lower it, and wake the reactor if they end sooner.
+    sleeps_until_ns: AtomicU64,
     created: Instant,
     #[cfg(test)]
     rings: std::sync::atomic::AtomicUsize,
@@ -159,7 +160,7 @@ impl SharedChannel {
             cancels: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             gone: AtomicBool::new(false),
-            dormant: AtomicBool::new(true),
+            sleeps_until_ns: AtomicU64::new(u64::MAX),
             created: Instant::now(),
             #[cfg(test)]
             rings: Default::default(),
@@ -204,6 +205,7 @@ impl SharedChannel {
             ticket.into_iter().for_each(|ticket| self.leave_queue(ticket));
             return Err(NoCompletion::TooLong(left));
         };
+        self.runs.check(bytes).map_err(NoCompletion::NeverFits)?;
         let at_once = if ticket.is_none() { self.take_room(priority, bytes) } else { None };
         let (id, run) = match at_once {
             Some(backpressure) => backpressure,
@@ -361,11 +363,15 @@ impl SharedChannel {
             self.gone.store(true, Ordering::Release);
         }
         self.run_combined(AWAKE);
-        // Pairs with the exchange in `needs_reactor`: a call that begins now is seen here, or its caller sees that the
-        // reactor sleeps.
-        self.dormant.swap(true, Ordering::AcqRel);
+        // Pairs with `needs_reactor`: a call that begins now is seen here, or its caller wakes the reactor.
+        let announced_ns = self.sleeps_until_ns.swap(u64::MAX, Ordering::AcqRel);
         let (now, gone) = (Instant::now(), self.is_gone());
         let mut next = self.backpressure.turn(self, now, gone);
+        // The call that announced this time may have ended. Later calls rely on it, and need not wake the reactor.
+        let announced = self.created + Duration::from_nanos(announced_ns.min(u64::MAX >> 1));
+        if announced_ns != u64::MAX && announced > now {
+            next = Some(next.map_or(announced, |other| other.min(announced)));
+        }
         if let Some(pause) = self.pauses.turn(now) {
             next = Some(next.map_or(pause, |other| other.min(pause)));
         }
@@ -379,9 +385,8 @@ impl SharedChannel {
                 waits |= note.lock().is_some();
                 continue;
             }
-            let patience_ns =
-                note.deadline_ns.load(Ordering::Relaxed).saturating_add(ChannelPool::GRACE.as_nanos() as u64);
-            let patience = self.created + Duration::from_nanos(patience_ns);
+            let deadline = self.created + Duration::from_nanos(note.deadline_ns.load(Ordering::Relaxed));
+            let patience = deadline + ChannelPool::GRACE;
             if gone {
                 note.waker.wake();
             } else if patience > now {
@@ -395,18 +400,19 @@ impl SharedChannel {
             self.run_combined(ARM);
         }
         // Abandoned calls still use memory; the next call collects their completions.
-        if next.is_some() {
-            self.dormant.store(false, Ordering::Relaxed);
+        if let Some(next) = next {
+            // Keeps an earlier time: its caller wakes the reactor.
+            self.sleeps_until_ns.fetch_min(self.since_begin_ns(next), Ordering::AcqRel);
         }
         next
     }
 
-    /// Returns true if a call that has begun must wake the reactor, which sleeps without time-out and has to learn the
-    /// call's deadline.
+    /// Returns true if a call that has begun must wake the reactor, which would sleep beyond the call's deadline.
     #[inline]
-    pub(crate) fn needs_reactor(&self) -> bool {
+    pub(crate) fn needs_reactor(&self, deadline: Instant) -> bool {
+        let patience_ns = self.since_begin_ns(deadline + ChannelPool::GRACE);
         // Pairs with the exchange in `turn`.
-        self.dormant.swap(false, Ordering::AcqRel)
+        self.sleeps_until_ns.fetch_min(patience_ns, Ordering::AcqRel) > patience_ns
     }
 
     #[cfg(test)]
@@ -551,5 +557,33 @@ impl SharedChannel {
     fn free(&self, id: CallId) {
         self.give_place((id, self.note(id).run()));
         self.backpressure.serve(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestNode;
+
+    #[test]
+    fn call_with_an_earlier_deadline_wakes_the_reactor() {
+        // If this broke, a task's short call would end at the deadline of another task's long wait.
+        let node = TestNode::start();
+        let client = node.client();
+        let session = client.inner.last_session();
+        let (channel, runs) = session.channels.take_task_channel().unwrap();
+        let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
+        let (now, grace) = (Instant::now(), ChannelPool::GRACE);
+        let [soon, later, last] = [60, 600, 700].map(|seconds| now + Duration::from_secs(seconds));
+        assert_eq!(channel.turn(true), None);
+        assert!(channel.needs_reactor(later), "the reactor sleeps for ever");
+        assert_eq!(channel.turn(true), Some(later + grace));
+        assert!(!channel.needs_reactor(last));
+        assert!(channel.needs_reactor(soon));
+        assert!(!channel.needs_reactor(later));
+        assert_eq!(channel.turn(true), Some(soon + grace));
+        // A call that begins while the reactor looks around.
+        assert!(channel.needs_reactor(now - grace));
+        assert_eq!(channel.turn(true), None);
     }
 }

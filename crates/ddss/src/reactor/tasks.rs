@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::reactor::reactor::Reactor;
 use crate::reactor::reconnect::Reconnect;
-use crate::reactor::shared_channel::SharedChannel;
 use crate::session::{Inner, Session};
 use arc_swap::{ArcSwap, Guard};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -40,7 +39,7 @@ impl Tasks {
         if let Some(channel) = place.get() {
             return Ok(channel);
         }
-        let reactor = ArcSwap::from_pointee(start_reactor(Guard::into_inner(inner.last_session()))?);
+        let reactor = ArcSwap::from_pointee(start_reactor(&inner.last_session())?);
         Ok(place.get_or_init(|| TaskChannel { reactor, turn: Mutex::new(()), search: Arc::default() }))
     }
 
@@ -52,26 +51,22 @@ impl Tasks {
 
 impl TaskChannel {
     /// Returns the reactor of a session, created now if the session is new.
-    pub(crate) fn reactor_on(&self, session: Guard<Arc<Session>>) -> Result<Arc<Reactor>, Error> {
+    pub(crate) fn reactor_on(&self, session: &Arc<Session>) -> Result<Arc<Reactor>, Error> {
         let reactor = self.reactor.load();
-        if Arc::ptr_eq(&reactor.session, &session) {
+        if Arc::ptr_eq(&reactor.session, session) {
             return Ok(Guard::into_inner(reactor));
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let reactor = self.reactor.load_full();
-        if Arc::ptr_eq(&reactor.session, &session) {
+        if Arc::ptr_eq(&reactor.session, session) {
             return Ok(reactor);
         }
-        let reactor = Arc::new(start_reactor(Guard::into_inner(session))?);
+        let reactor = Arc::new(start_reactor(session)?);
         self.reactor.store(Arc::clone(&reactor));
         Ok(reactor)
     }
 }
 
-fn start_reactor(session: Arc<Session>) -> Result<Reactor, Error> {
-    let no_channel =
-        || Error::from(Reason::Thread(std::io::Error::other("the daemon gave this client no channel for tasks")));
-    let (channel, runs) = session.channels.take_task_channel().ok_or_else(no_channel)?;
-    let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
-    Reactor::start(session, channel).map_err(|error| Reason::Thread(error).into())
+fn start_reactor(session: &Arc<Session>) -> Result<Reactor, Error> {
+    Reactor::start(Arc::clone(session)).map_err(|error| Reason::Thread(error).into())
 }
