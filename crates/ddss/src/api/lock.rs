@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lease::lease_state::Renewal;
 use crate::options::LockOptions;
 use crate::value::{Stamp, Token, first_word};
-use ddss_core::{LockToken, Operation, Version};
+use ddss_core::{Failure, LockToken, Operation, Version};
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
@@ -169,6 +169,10 @@ impl<H> LockGuard<H> {
         let sent = Instant::now();
         let renewed = segment.client().execute(segment.time(), plan.returns(|_, _| ())).await;
         lease.record(sent, Renewal::of(&renewed));
+        if renewed.is_ok() && lease.is_lost() {
+            // The holder may have acted on the loss already. The home has counted the lease a little longer.
+            return Err(Error::failed("renew the lock of", segment.name(), Failure::LockLost));
+        }
         renewed
     }
 
