@@ -240,6 +240,22 @@ mod tests {
     }
 
     #[test]
+    fn client_of_a_shard_that_no_longer_exists_has_to_connect_again() {
+        // If this broke, each call of such a handle would search for a daemon until its deadline, although one runs.
+        let mut node = TestNode::start_with(|config| config.progress_threads = 3);
+        let (client, new) = (node.client(), node.client());
+        let last = client.at_shard(2).unwrap();
+        last.ping().unwrap();
+        block_on(last.aio().unwrap().ping()).unwrap();
+        node.restart_with(|config| config.progress_threads = 2);
+        for ended in [last.ping(), block_on(crate::aio::Client::of(last).ping()), new.at_shard(2).map(drop)] {
+            let error = ended.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectAgain, "{error}");
+        }
+        assert_eq!(node.client().shard_count(), 2);
+    }
+
+    #[test]
     fn name_is_refused_by_wrong_shard() {
         // If this broke, a client with a wrong number of shards would create segments that no other client finds.
         let node = TestNode::start_with(|config| config.progress_threads = 2);

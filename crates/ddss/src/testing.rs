@@ -26,10 +26,18 @@ impl TestNode {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("ddss-test-{}-{number}", std::process::id()));
-        let mut config = Config::single(&folder);
+        let mut node = Self { service: None, folder };
+        node.restart_with(change);
+        node
+    }
+
+    /// Ends the node, and starts the next one in its directory.
+    pub(crate) fn restart_with(&mut self, change: impl FnOnce(&mut Config)) {
+        drop(self.service.take());
+        let mut config = Config::single(&self.folder);
         config.pool_bytes = 8 << 20;
         change(&mut config);
-        Self { service: Some(Node::start(config).unwrap()), folder }
+        self.service = Some(Node::start(config).unwrap());
     }
 
     /// Returns the number of gets that the node has served, once there are that many, and their bytes.

@@ -46,9 +46,11 @@ impl AttachPlan {
         let mut options = options.clone();
         options.timeout = options.timeout.min(by.saturating_duration_since(Instant::now()));
         let attachment = Attachment::connect(socket, &options).map_err(|error| match error {
-            AttachError::NoDaemon { source, .. } => {
-                Reason::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
-            }
+            AttachError::NoDaemon { source, .. } => self.shards_changed().unwrap_or_else(|| Reason::NoDaemon {
+                socket: socket.clone(),
+                folder: folder.clone(),
+                source,
+            }),
             AttachError::Version { ours, theirs, text } => Reason::VersionMismatch { ours, theirs, text },
             other => Reason::Attach(other),
         })?;
@@ -57,6 +59,13 @@ impl AttachPlan {
             return Err(Reason::ShardsChanged { before, now }.into());
         }
         Ok(Session { channels: ChannelPool::new(&attachment), attachment })
+    }
+
+    /// Returns the reason why a daemon does not listen for another shard than its first: it has fewer of them now.
+    fn shards_changed(&self) -> Option<Reason> {
+        let before = self.shard_count.filter(|_| self.shard > 0)?;
+        let now = ddss_ipc::read_status(&self.folder).ok()?.daemon.shard.count();
+        (now <= self.shard).then_some(Reason::ShardsChanged { before, now })
     }
 
     /// Builds the error of a search that found no daemon.
