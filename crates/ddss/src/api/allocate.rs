@@ -16,12 +16,11 @@ impl Client {
         let Some(owner) = spec.other_owner() else { return self.allocate_own(time, name, &wire).await };
         let made = self.allocate_own(time, name, &wire.mode(0)).await?;
         if let Err(error) = made.set_owner_and_mode(owner, wire.mode).await {
-            // The segment is still unused. If its release fails too, the first error says more.
-            drop(made.release().await);
-            return Err(error);
+            // The segment is still unused. If its release fails too, the first error says more, but the name is taken.
+            return Err(if made.release().await.is_ok() { error } else { error.after_effect() });
         }
         // The bytes have moved to an area that their readers may map.
-        self.open_by(time, name).await
+        self.open_by(time, name).await.map_err(Error::after_effect)
     }
 
     /// Allocates a segment of this process's user, whose specification is checked.

@@ -105,7 +105,8 @@ impl<H: Handle> Named<'_, H> {
     /// [row length](Spec::row_len). The name must be unused in the cluster, as far as this node can reach it.
     pub async fn allocate(self, spec: impl Into<Spec>) -> Result<H, Error> {
         let (spec, time) = (H::spec("allocate", self.name, spec.into(), Seal)?, self.client.time().started());
-        H::of(self.client.allocate_by(time, self.name, spec).await?, Some(spec), time, Seal).await
+        let made = self.client.allocate_by(time, self.name, spec).await?;
+        H::of(made, Some(spec), time, Seal).await.map_err(Error::after_effect)
     }
 
     /// Opens the segment, or allocates it if the name is unused. All attempts share the timeout of one call.
@@ -135,7 +136,7 @@ impl<H: Handle> Named<'_, H> {
             }
             match client.allocate_by(time, name, spec).await {
                 Err(error) if error.has_failed_with(Failure::AlreadyExists) => {}
-                ended => return H::of(ended?, Some(spec), time, Seal).await,
+                made => return H::of(made?, Some(spec), time, Seal).await.map_err(Error::after_effect),
             }
         }
     }

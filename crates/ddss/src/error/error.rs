@@ -154,6 +154,17 @@ impl Error {
         }
     }
 
+    /// Returns the error of a whole call whose earlier step had an effect, which stays.
+    pub(crate) fn after_effect(self) -> Self {
+        match *self.0 {
+            Reason::Failed { action, target, failure } | Reason::LimitReached { action, target, failure, .. } => {
+                Reason::Indeterminate { action, target, failure }.into()
+            }
+            Reason::NoDaemon { socket, .. } => Reason::DaemonGone { path: socket }.into(),
+            other => other.into(),
+        }
+    }
+
     /// Returns the error of a call of a group: at its deadline, calls that found no room name that as their reason.
     pub(crate) fn at_deadline(self) -> Self {
         match *self.0 {

@@ -177,7 +177,7 @@ pub(crate) fn decoded<T: Encoding + ?Sized>(bytes: &[u8]) -> Option<T::Output> {
     T::read(bytes.len(), copy, Seal)
 }
 
-/// Decodes a value that a map of that name has.
+/// Decodes a key or a value that a map of that name has.
 pub(crate) fn decoded_value<V: Encoding + ?Sized>(name: &str, bytes: &[u8]) -> Result<V::Output, Error> {
     decoded::<V>(bytes).ok_or_else(|| Error::wrong_shape("decode", name, "other bytes", type_name::<V>()))
 }

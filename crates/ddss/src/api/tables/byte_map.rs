@@ -16,7 +16,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::map::entry::{Entry, HEADER_BYTES, KeyHash, Lengths, attempt, check_time, now_ms};
 use crate::map::shape::MapShape;
-use ddss_core::{Operation, SlotWord, Version};
+use ddss_core::{Failure, Model, Operation, SlotWord, Version};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
@@ -27,29 +27,38 @@ const DESCRIBED_WITHIN: Duration = Duration::from_millis(100);
 impl Table {
     /// Views the table as a map of those lengths. The first view that knows both writes the description.
     pub(super) async fn into_map(self, time: Deadline, wanted: Lengths) -> Result<ByteMap, Error> {
-        let (segment, row_bytes) = (self.segment(), self.row_len());
+        // A client searches and changes whole buckets only, also where the segment has no model.
+        let is_mixed = self.segment().location().model == Model::Null;
+        let table = if is_mixed { Self::of_segment(self.segment().with_model(Model::Write)) } else { self };
+        let (segment, row_bytes) = (table.segment(), table.row_len());
         let layout = wanted.layout().map_err(Error::argument("view as a map", segment.name()))?;
         let is_fitting = layout.is_none_or(|layout| layout.row_bytes() as u64 == row_bytes);
-        if !is_fitting || row_bytes < HEADER_BYTES as u64 || self.len() < 3 {
-            return ByteMap::of_header(self, [0; 6], wanted);
+        if !is_fitting || row_bytes < HEADER_BYTES as u64 || table.len() < 3 {
+            return ByteMap::of_header(table, [0; 6], wanted);
         }
-        let (time, began) = (time.started(), Instant::now());
+        let (time, mut began, mut described) = (time.started(), Instant::now(), layout);
         loop {
             check_time("open", segment.name(), time)?;
             let mut header = [0; 6];
             let read = &mut header.as_mut_bytes()[..HEADER_BYTES];
             let stamp = segment.get_by(time, 0, read).await?;
-            if stamp.version > Version(0) || layout.is_none() && began.elapsed() > DESCRIBED_WITHIN {
-                return ByteMap::of_header(self, header, wanted);
+            if stamp.version > Version(0) || described.is_none() && began.elapsed() > DESCRIBED_WITHIN {
+                return ByteMap::of_header(table, header, wanted);
             }
-            let Some(layout) = layout else {
+            let Some(layout) = described else {
                 // The process that allocates the map is about to describe it.
                 segment.client().pause(DESCRIBED_WITHIN / 20).await;
                 continue;
             };
             let conditions = segment.location().put_conditions(Some(Version(0)));
             let header = MapShape::new_header(layout);
-            attempt(segment.put_by(time, 0, header.as_bytes(), conditions).await)?;
+            match attempt(segment.put_by(time, 0, header.as_bytes(), conditions).await) {
+                // A process that may only read waits for the one that allocates the map.
+                Err(error) if error.has_failed_with(Failure::PermissionDenied) => {
+                    (began, described) = (Instant::now(), None);
+                }
+                ended => _ = ended?,
+            }
         }
     }
 }

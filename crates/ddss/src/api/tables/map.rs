@@ -269,6 +269,8 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     /// changes, at the latest when its home frees it. The watch holds the entries with the prefix in memory, to tell what has
     /// changed. The client does not poll.
     ///
+    /// A change to bytes that are no key or value of the map's types is an error, and the watch goes on.
+    ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;

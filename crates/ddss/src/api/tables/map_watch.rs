@@ -12,7 +12,7 @@ use crate::map::bucket::Bucket;
 use crate::map::entry::{EntryPlace, check_time, now_ms};
 use crate::map::known_entries::{Entries, Event, FirstPass, KnownEntries, MapEvent};
 use crate::map::scan::Scan;
-use crate::map::shape::decoded;
+use crate::map::shape::decoded_value;
 use ddss_core::{Failure, Version};
 use std::collections::{BTreeSet, VecDeque};
 use std::marker::PhantomData;
@@ -50,10 +50,11 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapWatch<K, V> {
         self.map.table.segment().time()
     }
 
-    fn decode((key, value): Event) -> Option<MapEvent<K::Output, V::Output>> {
-        let key = decoded::<K>(&key)?;
-        Some(match value {
-            Some(bytes) => MapEvent::Put { key, value: decoded::<V>(&bytes)? },
+    fn decode(&self, (key, value): Event) -> Result<MapEvent<K::Output, V::Output>, Error> {
+        let name = self.map.table.segment().name();
+        let key = decoded_value::<K>(name, &key)?;
+        Ok(match value {
+            Some(bytes) => MapEvent::Put { key, value: decoded_value::<V>(name, &bytes)? },
             None => MapEvent::Removed { key },
         })
     }
@@ -153,14 +154,13 @@ impl<K: ?Sized, V: ?Sized> MapWatch<K, V> {
 
 #[twin]
 impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapWatch<K, V> {
-    /// Waits for the next change of a key with the prefix. A call that fails loses no change.
+    /// Waits for the next change of a key with the prefix. A call that fails loses no change, and a change to other bytes
+    /// than those of the types is an error of its own.
     pub(crate) async fn next_event(&mut self, time: Deadline) -> Result<MapEvent<K::Output, V::Output>, Error> {
         let time = time.started();
         loop {
-            while let Some(event) = self.events.pop_front() {
-                if let Some(event) = Self::decode(event) {
-                    return Ok(event);
-                }
+            if let Some(event) = self.events.pop_front() {
+                return self.decode(event);
             }
             self.read_changes(time).await?;
         }

@@ -3,6 +3,7 @@
 mod batches;
 mod calls;
 mod conditions;
+mod handles;
 mod map;
 mod updates;
 mod watches;

@@ -159,3 +159,22 @@ fn watcher_of_a_prefix_sees_every_key_wherever_its_entry_lies() {
         assert_eq!(watch.next().await.unwrap().unwrap(), MapEvent::Removed { key });
     });
 }
+
+#[test]
+fn watch_reports_a_value_of_another_shape_and_goes_on() {
+    // If this broke, a cache before the map would keep an old value for ever.
+    let node = TestNode::start();
+    let texts: Map<u64, str> = node.client().map("map").allocate(crate::Spec::new(8).entry_len(8, 16)).unwrap();
+    let bytes: Map = node.client().map("map").open().unwrap();
+    let key = 7u64;
+    texts.put(&key, "first").unwrap();
+    for prefix in [key.as_bytes(), b""] {
+        let mut watch = texts.watch(prefix);
+        let put = |value: &str| MapEvent::Put { key, value: value.to_owned() };
+        assert_eq!(watch.next().unwrap().unwrap(), put("first"));
+        bytes.put(key.as_bytes(), &[0xff; 16]).unwrap();
+        assert_eq!(watch.next().unwrap().unwrap_err().kind(), ErrorKind::WrongShape);
+        texts.put(&key, "first").unwrap();
+        assert_eq!(watch.next().unwrap().unwrap(), put("first"));
+    }
+}
