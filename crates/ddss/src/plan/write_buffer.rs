@@ -24,9 +24,13 @@ impl WriteBuffer {
 
     /// Takes as many bytes as a segment of that length has room for.
     pub(crate) fn write(&mut self, bytes: &[u8], segment: u64, name: &str) -> io::Result<usize> {
+        if bytes.is_empty() {
+            // A cursor far behind the value has no gap to fill yet.
+            return Ok(0);
+        }
         let room = segment.saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
         let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
-        if length == 0 && !bytes.is_empty() {
+        if length == 0 {
             let what = format!("{name} has no more than {room} bytes from {} on", self.offset);
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
@@ -44,5 +48,20 @@ impl WriteBuffer {
     pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = target(to, self.at, self.value.len() as u64)?;
         Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_of_no_bytes_behind_a_far_seek_allocates_nothing() {
+        // If this broke, an empty slice would end the process, or the value would be too long for its segment.
+        let mut buffer = WriteBuffer::new(0);
+        buffer.seek(SeekFrom::Start(1 << 50)).unwrap();
+        assert_eq!(buffer.write(&[], 64, "far").unwrap(), 0);
+        assert!(buffer.value.is_empty());
+        assert_eq!(buffer.write(b"x", 64, "far").unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }
