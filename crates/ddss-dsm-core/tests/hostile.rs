@@ -276,7 +276,7 @@ fn rank_0_names_the_ranks_that_are_missing_when_another_one_gives_up() {
         told = handled(&mut first, Event::Message { from: rank(1), bytes });
     }
     let mut missing = RankSet::default();
-    [0, 2].map(|index| missing.insert(rank(index)));
+    assert!([0, 2].into_iter().all(|index| missing.insert(rank(index))));
     let failure = Failure::GaveUp { rank: rank(1), missing };
     let message = encoded(&Message::GaveUp { rank: rank(1), missing });
     assert_eq!(told, [(1, message.clone()), (2, message)]);
