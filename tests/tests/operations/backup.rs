@@ -165,7 +165,7 @@ fn snapshot_has_one_version_of_a_segment_that_changes() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for number in 0_u8.. {
+            for number in (0..=u8::MAX).cycle() {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
