@@ -169,10 +169,9 @@ impl Messages {
         self.next_index
     }
 
-    /// Returns the smallest number of a message.
-    pub(super) fn oldest(&self) -> Option<u64> {
-        let index = |place: &Place| if let Place::Full(message) = place { Some(message.index) } else { None };
-        self.places.iter().filter_map(index).min()
+    /// Returns the number of messages with smaller numbers than this one.
+    pub(super) fn count_before(&self, index: u64) -> usize {
+        self.places.iter().filter(|place| matches!(place, Place::Full(message) if message.index < index)).count()
     }
 
     /// Returns the number of messages and reserved slots.

@@ -76,10 +76,10 @@ impl Producer {
         self.messages.next_index()
     }
 
-    /// Returns true if each message before this number is acknowledged, failed or dropped.
+    /// Returns the number of messages before this number that are neither acknowledged nor failed.
     #[must_use]
-    pub fn is_settled_before(&self, index: u64) -> bool {
-        self.messages.oldest().is_none_or(|oldest| oldest >= index)
+    pub fn held_before(&self, index: u64) -> usize {
+        self.messages.count_before(index)
     }
 
     /// Reserves a send slot. `None` means that all are in use: an acknowledgement frees the next one.

@@ -81,7 +81,8 @@ impl Flow {
         Ok(Self { client: client.clone(), name: name.to_owned(), options, graph, bodies, edges })
     }
 
-    /// Places a module: `body` runs in each instance, until its input ends. It may return early if nothing more is wanted of it.
+    /// Places a module: `body` runs in each instance, until its input ends. It may return early. Once all instances have returned,
+    /// what others put into the module is dropped.
     ///
     /// # Errors
     /// The name is empty, too long or in use, or there are too many modules.

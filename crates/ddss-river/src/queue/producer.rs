@@ -46,19 +46,14 @@ impl Producer {
         self.session.shared.serve(|ends| ends.producer().next_index())
     }
 
-    /// Returns true if each message of this process before this number is acknowledged, or has failed.
-    pub(crate) fn is_settled_before(&self, index: u64) -> bool {
-        self.session.shared.serve(|ends| ends.producer().is_settled_before(index))
-    }
-
-    /// Returns the messages of this process that are not acknowledged yet.
-    pub(crate) fn held(&self) -> usize {
-        self.session.shared.serve(|ends| ends.held())
+    /// Returns the messages of this process before this number that are neither acknowledged nor failed.
+    pub(crate) fn held_before(&self, index: u64) -> usize {
+        self.session.shared.serve(|ends| ends.producer().held_before(index))
     }
 
     /// Waits until each message of this process before this number is acknowledged, or has failed.
     pub(crate) async fn settle(&self, index: u64) -> Result<(), QueueError> {
-        let settled = |ends: &mut Ends| ends.producer().is_settled_before(index).then_some(());
+        let settled = |ends: &mut Ends| (ends.producer().held_before(index) == 0).then_some(());
         self.session.wait("messages were not acknowledged", settled).await
     }
 

@@ -255,3 +255,53 @@ fn futures_of_a_flow_wait_without_their_thread() {
     assert_eq!(taken.try_iter().collect::<Vec<_>>(), [b"1\x01"]);
     assert_removed(&daemon);
 }
+
+// If this failed, a module that wants only the first messages would fail the flow a minute later.
+#[test]
+fn module_that_returns_early_ends_the_flow_in_order() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = connect(daemon.folder());
+    let short = options(1).timeout(Duration::from_secs(3));
+    let mut flow = Flow::join_with(&client, NAME, short).unwrap();
+    // More than the send slots of the process hold.
+    let put = put_all(&mut flow, Each::Flow);
+    let head = flow.sink("head", Each::Flow, |_, input| {
+        for _ in 0..10 {
+            input.take()?.ok_or("too few messages")?.acknowledge();
+        }
+        Ok(())
+    });
+    flow.attach(put, head.unwrap(), Edge::queue()).unwrap();
+    flow.go().and_then(|running| running.wait()).unwrap();
+    assert_removed(&daemon);
+}
+
+// If this failed, a slow consumer would fail the flow: an instance that is done refilled the slots, and looked stuck.
+#[test]
+fn slow_consumer_of_two_producers_in_a_process_is_waited_for() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = connect(daemon.folder());
+    let short = options(1).timeout(Duration::from_secs(1));
+    let mut flow = Flow::join_with(&client, NAME, short).unwrap();
+    let put = flow.source("put", Each::Count(2), |cx, output| {
+        let messages = if cx.instance() == 0 { 150 } else { 10 };
+        for number in 0..messages {
+            output.put(&content(number))?;
+            if cx.instance() == 1 {
+                // It ends while the slots are full.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    });
+    let slow = flow.sink("slow", Each::Flow, |_, input| {
+        while let Some(message) = input.take()? {
+            std::thread::sleep(Duration::from_millis(40));
+            message.acknowledge();
+        }
+        Ok(())
+    });
+    flow.attach(put.unwrap(), slow.unwrap(), Edge::queue()).unwrap();
+    flow.go().and_then(|running| running.wait()).unwrap();
+    assert_removed(&daemon);
+}

@@ -108,13 +108,18 @@ impl Ground {
         }
     }
 
-    /// Records that a module has ended in all members, and closes its queues.
+    /// Records that a module has ended in all members, and closes its queues. Calls that put into it end.
     pub(crate) fn end_module(&self, module: ModuleId) {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: a queue that is opened later is closed at once.
         if !self.ended[module.index()].swap(true, Ordering::AcqRel) {
             let leaves = |edge: EdgeId| self.graph.edges().any(|(id, from, ..)| id == edge && from == module);
             queues.open.iter().filter(|((edge, _), _)| leaves(*edge)).for_each(|(_, queue)| queue.close_here());
+            // It has returned before the end of its input.
+            let is_unwanted = |edge: EdgeId| {
+                self.graph.edges().any(|(id, from, to, _)| id == edge && to == module && !self.has_ended(from))
+            };
+            queues.open.iter().filter(|((edge, _), _)| is_unwanted(*edge)).for_each(|(_, queue)| queue.abort());
         }
     }
 

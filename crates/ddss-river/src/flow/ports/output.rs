@@ -2,10 +2,11 @@
 
 use super::edge::KeyOf;
 use super::ground::Ground;
+use crate::error::QueueError;
 use crate::flow::error::FlowError;
 use crate::queue::{Producer, block_on};
 use crate::units::UnitQueue;
-use ddss_river_core::{EdgeKind, ModuleId, Plan, owner_of};
+use ddss_river_core::{EdgeId, EdgeKind, ModuleId, Plan, owner_of};
 use std::sync::Arc;
 
 /// One edge that leaves a module.
@@ -17,6 +18,8 @@ enum Way {
         to: Target,
     },
     Units(UnitQueue),
+    /// The module at the end wants nothing more.
+    Ended,
 }
 
 /// Choice of the instances that get a message.
@@ -34,10 +37,10 @@ pub(crate) type Mark = Vec<(usize, u64)>;
 pub(crate) struct Outputs {
     ground: Arc<Ground>,
     module: ModuleId,
-    /// Names of the modules at the ends, and the ways to them.
-    ways: Vec<(String, Way)>,
-    /// Producers of all ways.
-    producers: Vec<Producer>,
+    /// Modules at the ends, and the ways to them.
+    ways: Vec<(ModuleId, Way)>,
+    /// Producers of all ways, with the modules at the ends.
+    producers: Vec<(ModuleId, Producer)>,
 }
 
 impl Outputs {
@@ -45,45 +48,59 @@ impl Outputs {
     pub(crate) fn open(ground: &Arc<Ground>, module: ModuleId, instance: u16, plan: &Plan) -> Result<Self, FlowError> {
         let mut outputs = Self { ground: ground.clone(), module, ways: Vec::new(), producers: Vec::new() };
         for (edge, _, to, kind) in ground.graph.edges().filter(|(_, from, ..)| *from == module) {
-            let instances = |instances: std::ops::Range<u16>| {
-                let open = |instance| Ok(ground.queue(edge, Some(instance))?.producer()?);
-                instances.map(open).collect::<Result<Vec<Producer>, FlowError>>()
-            };
-            let all = 0..plan.total(to);
-            let way = match kind {
-                EdgeKind::Queue => Way::Queue(ground.queue(edge, None)?.producer()?),
-                EdgeKind::Units => Way::Units(ground.units(edge, module)?),
-                EdgeKind::OneToOne => {
-                    Way::Instances { producers: instances(instance..instance + 1)?, to: Target::Only }
-                }
-                EdgeKind::AllToAll => Way::Instances { producers: instances(all)?, to: Target::All },
-                EdgeKind::ByKey => {
-                    let key = ground.edges[edge.0 as usize].key.clone().expect("the key of an edge by key");
-                    Way::Instances { producers: instances(all)?, to: Target::Key(key) }
-                }
+            let way = match outputs.open_way(edge, to, kind, instance, plan) {
+                Err(_) if ground.has_ended(to) => Way::Ended,
+                other => other?,
             };
             match &way {
-                Way::Queue(producer) => outputs.producers.push(producer.clone()),
-                Way::Instances { producers, .. } => outputs.producers.extend(producers.iter().cloned()),
-                Way::Units(_) => {}
+                Way::Queue(producer) => outputs.producers.push((to, producer.clone())),
+                Way::Instances { producers, .. } => {
+                    outputs.producers.extend(producers.iter().map(|producer| (to, producer.clone())));
+                }
+                Way::Units(_) | Way::Ended => {}
             }
-            outputs.ways.push((ground.graph.name(to).to_owned(), way));
+            outputs.ways.push((to, way));
         }
         Ok(outputs)
     }
 
-    fn way(&self, to: Option<&str>) -> Result<&Way, FlowError> {
-        let module = || self.ground.graph.name(self.module).to_owned();
-        let found = match to {
-            Some(to) => self.ways.iter().find(|(name, _)| name == to).ok_or_else(|| FlowError::NoEdge {
-                module: module(),
+    fn open_way(
+        &self,
+        edge: EdgeId,
+        to: ModuleId,
+        kind: EdgeKind,
+        instance: u16,
+        plan: &Plan,
+    ) -> Result<Way, FlowError> {
+        let ground = &self.ground;
+        let instances = |instances: std::ops::Range<u16>| {
+            let open = |instance| Ok(ground.queue(edge, Some(instance))?.producer()?);
+            instances.map(open).collect::<Result<Vec<Producer>, FlowError>>()
+        };
+        let all = 0..plan.total(to);
+        Ok(match kind {
+            EdgeKind::Queue => Way::Queue(ground.queue(edge, None)?.producer()?),
+            EdgeKind::Units => Way::Units(ground.units(edge, self.module)?),
+            EdgeKind::OneToOne => Way::Instances { producers: instances(instance..instance + 1)?, to: Target::Only },
+            EdgeKind::AllToAll => Way::Instances { producers: instances(all)?, to: Target::All },
+            EdgeKind::ByKey => {
+                let key = ground.edges[edge.0 as usize].key.clone().expect("the key of an edge by key");
+                Way::Instances { producers: instances(all)?, to: Target::Key(key) }
+            }
+        })
+    }
+
+    fn way(&self, to: Option<&str>) -> Result<&(ModuleId, Way), FlowError> {
+        let name = |module: ModuleId| self.ground.graph.name(module);
+        match to {
+            Some(to) => self.ways.iter().find(|(module, _)| name(*module) == to).ok_or_else(|| FlowError::NoEdge {
+                module: name(self.module).to_owned(),
                 direction: "to",
                 other: to.to_owned(),
-            })?,
-            None if self.ways.len() == 1 => &self.ways[0],
-            None => return Err(FlowError::Outputs { module: module(), outputs: self.ways.len() }),
-        };
-        Ok(&found.1)
+            }),
+            None if self.ways.len() == 1 => Ok(&self.ways[0]),
+            None => Err(FlowError::Outputs { module: name(self.module).to_owned(), outputs: self.ways.len() }),
+        }
     }
 
     async fn put(&self, to: Option<&str>, bytes: &[u8]) -> Result<(), FlowError> {
@@ -91,7 +108,19 @@ impl Outputs {
             return Err(self.ground.ending());
         }
         self.check_failed()?;
-        match self.way(to)? {
+        let (to, way) = self.way(to)?;
+        // All its instances have returned: nothing more is wanted there.
+        if self.ground.has_ended(*to) {
+            return Ok(());
+        }
+        match Self::put_into(way, bytes).await {
+            Err(FlowError::Queue(QueueError::Ended { .. })) if self.ground.has_ended(*to) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn put_into(way: &Way, bytes: &[u8]) -> Result<(), FlowError> {
+        match way {
             Way::Queue(producer) => producer.send(bytes).await?,
             Way::Units(units) => {
                 units.add(&[bytes])?;
@@ -105,6 +134,7 @@ impl Outputs {
             Way::Instances { producers, to: Target::Key(key) } => {
                 producers[usize::from(owner_of(key(bytes), producers.len() as u16))].send(bytes).await?;
             }
+            Way::Ended => {}
         }
         Ok(())
     }
@@ -116,23 +146,32 @@ impl Outputs {
 
     /// Returns the numbers of the next messages.
     pub(crate) fn mark(&self) -> Mark {
-        self.producers.iter().map(Producer::next_index).enumerate().collect()
+        self.producers.iter().map(|(_, producer)| producer.next_index()).enumerate().collect()
     }
 
     /// Returns true if each message before a mark is acknowledged, or has failed.
     pub(crate) fn is_settled(&self, mark: &Mark) -> bool {
-        mark.iter().all(|(producer, index)| self.producers[*producer].is_settled_before(*index))
+        self.unsettled(mark) == 0
     }
 
-    /// Returns the number of messages of this process that are not acknowledged, in the ways of a mark.
+    /// Returns the number of messages of this process before a mark that are neither acknowledged nor failed. Those for a module
+    /// that wants nothing more do not count.
     pub(crate) fn unsettled(&self, mark: &Mark) -> usize {
-        mark.iter().map(|(producer, _)| self.producers[*producer].held()).sum()
+        let held = |(producer, index): &(usize, u64)| {
+            let (to, producer) = &self.producers[*producer];
+            if self.ground.has_ended(*to) { 0 } else { producer.held_before(*index) }
+        };
+        mark.iter().map(held).sum()
     }
 
     /// Waits until each message before a mark is acknowledged, or has failed.
     pub(crate) async fn settle(&self, mark: &Mark) -> Result<(), FlowError> {
         for (producer, index) in mark {
-            self.producers[*producer].settle(*index).await?;
+            let (to, producer) = &self.producers[*producer];
+            match producer.settle(*index).await {
+                Err(_) if self.ground.has_ended(*to) => {}
+                other => other?,
+            }
         }
         Ok(())
     }
@@ -146,7 +185,7 @@ impl Outputs {
 
     /// Takes the number of messages that failed since the last report.
     pub(crate) fn take_unprocessed(&self) -> u64 {
-        self.producers.iter().map(Producer::take_unprocessed).sum()
+        self.producers.iter().map(|(_, producer)| producer.take_unprocessed()).sum()
     }
 }
 
@@ -156,7 +195,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Puts a message into the only edge; waits for room. It returns before the message is delivered.
+    /// Puts a message into the only edge; waits for room. It returns before the message is delivered. A module whose instances have
+    /// all returned gets no more messages.
     ///
     /// # Errors
     /// The module has another number of outputs, the message is too long, no consumer made room in time, or the flow ends.
