@@ -28,6 +28,8 @@ pub enum Happened {
     State(u8),
     /// This process has lost its place.
     Replaced,
+    /// The directory is no more: no process finds this one any more. Those that are connected may go on.
+    Released,
     /// The directory cannot be read by this release, so this process sees no more changes.
     Unreadable(RowError),
     /// Posted work ended: its tag, and its value if it succeeded. The end of the connection follows failed work.
@@ -44,6 +46,7 @@ impl Happened {
             GroupEvent::Lost(member, reason) => Self::Lost(member, reason),
             GroupEvent::State(state) => Self::State(state),
             GroupEvent::Replaced => Self::Replaced,
+            GroupEvent::Released => Self::Released,
             GroupEvent::Unreadable(error) => Self::Unreadable(error),
         }
     }

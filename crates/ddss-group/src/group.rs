@@ -56,6 +56,8 @@ pub enum GroupEvent<'a> {
     State(u8),
     /// This process has lost its place: another one has taken it, or the others have lost this process.
     Replaced,
+    /// The directory is no more: no process finds this one any more. Those that are connected may go on.
+    Released,
     /// The directory cannot be read by this release.
     Unreadable(RowError),
 }
@@ -203,6 +205,7 @@ impl Group {
             Change::Evicted(_) => None,
             Change::State(state) => Some(GroupEvent::State(state)),
             Change::Replaced => Some(GroupEvent::Replaced),
+            Change::Released => Some(GroupEvent::Released),
             Change::Unreadable(error) => Some(GroupEvent::Unreadable(error)),
         }
     }

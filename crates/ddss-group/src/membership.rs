@@ -135,6 +135,7 @@ impl Membership {
             has_silent: false,
             // Behind the members that joined before, as every later change.
             state: 0,
+            missing: 0,
             guard: Some(place.guard),
             table: place.table,
             row: place.row,

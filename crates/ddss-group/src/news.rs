@@ -32,6 +32,8 @@ pub enum Change {
     State(u8),
     /// This process has lost its place: it was stopped for longer than its lease, and another one took the place.
     Replaced,
+    /// The directory is no more: it was released, or lost with its node. The members that are connected may go on.
+    Released,
     /// The directory cannot be read by this release.
     Unreadable(RowError),
 }

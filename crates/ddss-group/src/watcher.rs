@@ -4,7 +4,7 @@ use crate::directory::{GroupRow, MemberRow, ROW_BYTES, lock_row_of, row_of, rows
 use crate::member::{Incarnation, Member};
 use crate::news::{Change, Eviction, Shared};
 use crate::probe::{PROBE_MAX, Probe, is_taken};
-use ddss::{LockGuard, LockOptions, Row, Table};
+use ddss::{ErrorKind, LockGuard, LockOptions, Row, Table};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const LOOK_FIRST: Duration = Duration::from_millis(20);
 /// The directory is looked through this often once all members are seen.
 const LOOK_LAST: Duration = Duration::from_millis(500);
+/// Rounds in a row that find no directory before it is no more: it may move to its replica at the moment.
+const MISSING_MIN: u32 = 5;
 /// Time beyond its lease for which a process that others have lost is tried to be cleared away.
 const EVICT_MARGIN: Duration = Duration::from_secs(5);
 
@@ -36,6 +38,8 @@ pub(crate) struct Watcher {
     pub(crate) has_silent: bool,
     /// State of the group that was reported last.
     pub(crate) state: u8,
+    /// Rounds in a row that found no directory.
+    pub(crate) missing: u32,
     pub(crate) sender: SyncSender<Change>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -71,34 +75,46 @@ impl Watcher {
 
     /// Takes the lock again after its home has forgotten it. Returns false if another process has the place.
     fn keep_place(&mut self) -> bool {
+        if self.is_replaced() {
+            return false;
+        }
         if self.guard.as_ref().is_some_and(|guard| !guard.lease_left().is_zero()) {
             return true;
         }
         self.guard = None;
         let options = LockOptions::new().lease(self.lease).keep_alive().timeout(Duration::ZERO);
         let lock_row = lock_row_of(self.ours.member, self.members);
-        let (Ok(guard), Ok(row)) =
-            (self.table.row(lock_row).lock_with(options), self.table.row(row_of(self.ours.member)).get())
-        else {
-            // No daemon answers, or another process tries this lock at the moment: again in the next round.
-            return !self.is_replaced();
-        };
-        if !self.is_ours(&row) {
-            self.report(Change::Replaced);
-            return false;
-        }
+        // Without it no daemon answers, or another process tries this lock at the moment: again in the next round.
+        let Ok(guard) = self.table.row(lock_row).lock_with(options) else { return true };
         self.guard = Some(guard);
-        true
+        // Another process may have cleared the place before this one had the lock.
+        !self.is_replaced()
     }
 
-    /// Reports, and returns true, if the own row names another process.
-    fn is_replaced(&self) -> bool {
-        let Ok(row) = self.table.row(row_of(self.ours.member)).get() else { return false };
+    /// Reports, and returns true, if the own row names another process, or none. The lock alone is no proof of the place: the
+    /// write that clears it may be older, and late.
+    fn is_replaced(&mut self) -> bool {
+        let row = match self.table.row(row_of(self.ours.member)).get() {
+            Ok(row) => row,
+            Err(error) => {
+                self.miss(error.kind() == ErrorKind::NotFound);
+                return false;
+            }
+        };
+        self.missing = 0;
         let is_replaced = !self.is_ours(&row);
         if is_replaced {
             self.report(Change::Replaced);
         }
         is_replaced
+    }
+
+    /// Notes that the own row could not be read. Reports once that the directory is no more.
+    fn miss(&mut self, is_missing: bool) {
+        self.missing = if is_missing { self.missing.saturating_add(1) } else { 0 };
+        if self.missing == MISSING_MIN {
+            self.report(Change::Released);
+        }
     }
 
     /// Returns true if a row in the own place is of this process.

@@ -419,3 +419,32 @@ fn members_that_make_a_group_at_the_same_time_all_join() {
         });
     }
 }
+
+/// Waits for the next news of a member.
+fn next_change(member: &Membership) -> Change {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(change) = member.next_change() {
+            return change;
+        }
+        assert!(Instant::now() < end, "no news");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+// If this failed, a member whose place is cleared by a late write, or whose directory is no more, would believe in it for ever.
+#[test]
+fn member_without_a_row_learns_it_although_it_holds_its_lock() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let options = JoinOptions::new(2, "127.0.0.1:7".parse().unwrap()).lease(LEASE);
+    let cleared = Membership::join(&client, NAME, &options).unwrap();
+    let table = client.table::<[u8]>(NAME).open().unwrap();
+    // As a process does that was stopped between its read of the row and this write.
+    table.row(1).put(&[0; 128]).unwrap();
+    assert_eq!(next_change(&cleared), Change::Replaced);
+    drop(cleared);
+    let member = Membership::join(&client, NAME, &options).unwrap();
+    table.segment().release().unwrap();
+    assert_eq!(next_change(&member), Change::Released);
+}
