@@ -5,7 +5,7 @@ use crate::directory::{
 };
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
 use crate::probe::{PROBE_MAX, Probe, free_min, is_taken};
-use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, Row, Spec, Table, Version};
+use ddss::{Client, Error, ErrorKind, LockGuard, LockOptions, ReplicationInfo, Row, Spec, Table, Version};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,8 @@ impl JoinOptions {
         self
     }
 
-    /// Sets the copies of the directory: with two, the group outlives the node of its directory.
+    /// Sets the copies of the directory: with two, the group outlives the node of its directory, and a directory with one copy is
+    /// refused.
     pub fn copies(mut self, copies: u8) -> Self {
         self.copies = copies;
         self
@@ -134,6 +135,17 @@ pub enum JoinError {
         group: String,
         /// Settings of the group.
         theirs: Box<Note>,
+    },
+    /// The directory has one copy, and this process wants more.
+    #[error(
+        "{group} is stored on one node, and this process wants {ours} copies: wait for the end of its members and release \
+         it, or ask for one copy"
+    )]
+    OneCopy {
+        /// Name of the group.
+        group: String,
+        /// Copies that this process wants.
+        ours: u8,
     },
     /// A system call failed.
     #[error("the membership cannot start")]
@@ -228,6 +240,10 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
         // Another release has other rows besides those of the members.
         let theirs = members_of(table.len(), options.extra_rows).ok_or(RowError { row: 0 })?;
         return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
+    }
+    // Without the second copy the group would not outlive a node, though its user believes so.
+    if options.copies > 1 && table.segment().stat()?.replication == ReplicationInfo::None {
+        return Err(JoinError::OneCopy { group: name.to_owned(), ours: options.copies });
     }
     Ok(table)
 }

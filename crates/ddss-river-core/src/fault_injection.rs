@@ -25,6 +25,12 @@ pub enum Bug {
     ChunksForgotten,
     /// A worker finishes its unit although another worker has it.
     FencedFinish,
+    /// A claim expires although its worker renews it.
+    RenewalIgnored,
+    /// A claim expires while the table is away, so that its worker cannot renew it.
+    OutageCounted,
+    /// A consumer forgets the messages of a dead producer that it has not taken.
+    DeadProducerForgotten,
 }
 
 /// Returns true if the engine has a bug.

@@ -315,4 +315,9 @@ fn claim_expires_when_its_row_is_read_unchanged_for_a_lease_without_pauses() {
     assert!(is_expired(&renewed) && !expiry(&renewed[..8]).contains(&true));
     let paused: Vec<_> = steps(0, 7).take(4).chain(steps(101, 7)).collect();
     assert!(is_expired(&paused) && !expiry(&paused[..8]).contains(&true));
+    // A worker that reads it now and then: no single outage looks like that.
+    let seldom: Vec<_> = (0..9).map(|read| (40 * read, 7)).collect();
+    assert!(is_expired(&seldom) && !expiry(&seldom[..8]).contains(&true));
+    let renewed: Vec<_> = seldom.iter().map(|(now, version)| (*now, version + now / 160)).collect();
+    assert!(!expiry(&renewed).contains(&true));
 }

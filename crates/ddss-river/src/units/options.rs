@@ -19,7 +19,7 @@ const LEASE_MS_MAX: u32 = 600_000;
 #[must_use]
 pub struct UnitOptions {
     capacity: u32,
-    copies: u8,
+    pub(super) copies: u8,
     settings: Settings,
 }
 

@@ -7,7 +7,7 @@ use super::session::{Session, after};
 use super::table::UnitTable;
 use super::unit::Unit;
 use crate::error::{QueueError, check_name, check_new_name};
-use ddss::{Client, ErrorKind, Table, Version};
+use ddss::{Client, ErrorKind, ReplicationInfo, Table, Version};
 use ddss_river_core::UnitAction;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl UnitQueue {
     /// Creates a queue, or opens the one that was created with the same options.
     ///
     /// # Errors
-    /// An option is outside its limits, the queue has others, or a call failed.
+    /// An option is outside its limits, the queue has others or only one copy instead of two, or a call failed.
     pub fn create(client: &Client, name: &str, options: UnitOptions) -> Result<Self, QueueError> {
         check_new_name(name)?;
         Self::create_any(client, name, options)
@@ -57,6 +57,11 @@ impl UnitQueue {
             }
             other => other?,
         };
+        let ours = options.copies;
+        if ours > 1 && table.segment().stat()?.replication == ReplicationInfo::None {
+            let (queue, ours) = (name.to_owned(), ours.into());
+            return Err(QueueError::OtherSetting { queue, setting: "copies", theirs: 1, ours });
+        }
         // The process that allocated the table may have died before this step.
         if table.row(STATE).get()?.version() == Version(0) {
             match table.row(STATE).put_if(Version(0), &QueueRow::new(options.settings()).encode()) {
@@ -104,7 +109,12 @@ impl UnitQueue {
 
     fn of(client: &Client, name: &str, table: Table) -> Result<Self, QueueError> {
         let wrong = || QueueError::Row { queue: name.to_owned(), row: STATE };
-        let state = QueueRow::decode(&table.row(STATE).get()?, UnitTable::capacity(&table)).ok_or_else(wrong)?;
+        let row = table.row(STATE).get()?;
+        // Its creator is about to write the row, or was killed before.
+        if row.version() == Version(0) {
+            return Err(QueueError::UnknownUnits { queue: name.to_owned() });
+        }
+        let state = QueueRow::decode(&row, UnitTable::capacity(&table)).ok_or_else(wrong)?;
         if u64::from(state.settings.row_bytes()) != table.row_len() {
             return Err(wrong());
         }
@@ -144,7 +154,9 @@ impl UnitQueue {
         self.claim_within(self.timeout)
     }
 
-    /// Claims a unit as [`claim`](Self::claim) does, but waits no longer than this for those of other workers.
+    /// Claims a unit as [`claim`](Self::claim) does, but waits no longer than this for those of other workers. The claim of a dead
+    /// worker expires while a call waits, within a quarter more than the lease. Calls that wait for less find it expired too,
+    /// the ninth at the latest, if they are calls of one value or its clones.
     ///
     /// # Errors
     /// As for [`claim`](Self::claim).

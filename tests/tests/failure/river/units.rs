@@ -85,6 +85,47 @@ fn is_child() -> bool {
     true
 }
 
+// If this failed, a program that looks for units beside other duties would never get those of a dead worker.
+#[test]
+fn unit_of_a_dead_worker_is_claimed_by_calls_that_do_not_wait() {
+    if is_child() {
+        return;
+    }
+    let test = "unit_of_a_dead_worker_is_claimed_by_calls_that_do_not_wait";
+    let daemon = Daemon::start(1).unwrap();
+    let options = UnitOptions::new().lease(LEASE / 4);
+    let queue = UnitQueue::create(&connect(daemon.folder()), NAME, options).unwrap().with_timeout(PATIENCE);
+    queue.add(&["one"]).unwrap();
+    let mut holder = start(test, &daemon, "hold");
+    line(&mut holder, "holds ");
+    assert!(queue.claim_within(Duration::ZERO).is_err());
+    holder.kill().unwrap();
+    // Each pause is longer than that between two renewals.
+    let claimed = (0..20).find_map(|_| {
+        std::thread::sleep(LEASE / 10);
+        queue.claim_within(Duration::ZERO).ok()
+    });
+    let unit = claimed.expect("no call claims the unit").expect("the unit is neither done nor failed");
+    assert_eq!((unit.bytes(), unit.attempt()), (&b"one"[..], 2));
+    unit.done(b"").unwrap();
+}
+
+// If this failed, a worker that comes too early would be told to release the list.
+#[test]
+fn list_that_is_created_at_the_moment_is_no_damaged_one() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = connect(daemon.folder());
+    // A process that creates the list is killed before its first row.
+    let spec = ddss::Spec::new(2 + 16_384).row_len(64 + 256 + 256).model(ddss::Model::Write);
+    client.table::<[u8]>("river/thumbnails/units").allocate(spec).unwrap();
+    let early = UnitQueue::open(&client, NAME).unwrap_err().to_string();
+    assert_eq!(early, "there is no unit queue thumbnails: create it");
+    UnitQueue::create(&client, NAME, UnitOptions::new()).unwrap().add(&["one"]).unwrap();
+    assert_eq!(UnitQueue::open(&client, NAME).unwrap().count().unwrap(), 1);
+    let one_copy = UnitQueue::create(&client, NAME, UnitOptions::new().copies(2)).unwrap_err().to_string();
+    assert_eq!(one_copy, "queue thumbnails has copies 1, and this process wants 2: use the same in all processes");
+}
+
 /// Holds a unit until a file exists, and ends it then.
 fn hold(unit: &Unit, go: &Path) {
     println!("holds {}", unit.number());
