@@ -119,6 +119,12 @@ impl Queue {
         self.consumers[consumer].reject(taken, &mut out);
         self.reply(consumer, out);
     }
+
+    fn give_back(&mut self, consumer: usize, taken: Taken) {
+        let mut out = Vec::new();
+        self.consumers[consumer].give_back(taken, &mut out);
+        self.reply(consumer, out);
+    }
 }
 
 fn with(guarantee: Guarantee) -> QueueConfig {
@@ -254,6 +260,29 @@ fn a_message_that_is_rejected_three_times_fails() {
     }
     assert_eq!(queue.take(0), Take::Empty);
     assert!(matches!(queue.done[..], [ProducerAction::Failed { index: 0, .. }]));
+}
+
+// If this failed, restarts of consumers would fail a message that each of them gave back in order.
+#[test]
+fn a_message_that_is_given_back_is_flagged_and_has_no_strike() {
+    let mut queue = Queue::new(1, QueueConfig::default());
+    assert_eq!(queue.take(0), Take::Empty);
+    queue.put();
+    for round in 0..10 {
+        let taken = queue.take_message(0);
+        assert_eq!(taken.header.flags.is_redelivered, round > 0);
+        queue.give_back(0, taken);
+    }
+    let taken = queue.take_message(0);
+    assert!(queue.acknowledge(0, taken));
+    assert!(matches!(queue.done[..], [ProducerAction::Acknowledged { index: 0 }]), "{:?}", queue.done);
+    let mut queue = Queue::new(1, with(Guarantee::AtMostOnce));
+    assert_eq!(queue.take(0), Take::Empty);
+    queue.put();
+    let taken = queue.take_message(0);
+    queue.give_back(0, taken);
+    assert_eq!(queue.take(0), Take::Empty);
+    assert_eq!(queue.done, [ProducerAction::Dropped { index: 0 }]);
 }
 
 #[test]

@@ -81,6 +81,11 @@ impl Chunks {
         self.returned.push((chunk, only));
     }
 
+    /// Returns a chunk that only one mirror can deliver, which was not asked for it yet.
+    pub(super) fn awaited(&self) -> Option<(u32, Mirror)> {
+        self.returned.iter().find_map(|(chunk, only)| Some((*chunk, (*only)?)))
+    }
+
     /// Takes a chunk that the other mirror could not deliver.
     pub(super) fn take_only_at(&mut self, mirror: Mirror) -> Option<u32> {
         let position = self.returned.iter().position(|(_, only)| *only == Some(mirror))?;

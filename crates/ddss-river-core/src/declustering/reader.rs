@@ -144,6 +144,12 @@ impl PartReader {
         self.has_ended
     }
 
+    /// Returns a chunk that a mirror could not deliver while the other one is away, and the mirror that is away.
+    #[must_use]
+    pub fn awaited(&self) -> Option<(u32, Mirror)> {
+        self.chunks.awaited()
+    }
+
     /// Returns the number of chunk buffers.
     #[must_use]
     pub fn slots(&self) -> usize {

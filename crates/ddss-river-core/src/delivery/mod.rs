@@ -5,5 +5,5 @@ mod outcome;
 mod strikes;
 
 pub(crate) use end::Inputs;
-pub(crate) use outcome::{Outcome, after_loss, after_rejection};
+pub(crate) use outcome::{Outcome, after_loss, after_rejection, after_return};
 pub(crate) use strikes::Strikes;

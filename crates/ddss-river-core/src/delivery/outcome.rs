@@ -30,6 +30,14 @@ pub(crate) const fn after_loss(guarantee: Guarantee, strikes: Strikes, attempts:
     }
 }
 
+/// Returns the fate of a message that the application gave back behind its begin.
+pub(crate) const fn after_return(guarantee: Guarantee) -> Outcome {
+    match guarantee {
+        Guarantee::AtMostOnce => Outcome::Dropped,
+        Guarantee::FailStop | Guarantee::AtLeastOnce => Outcome::Redelivered,
+    }
+}
+
 /// Returns the fate of a message that the application dropped.
 pub(crate) const fn after_rejection(guarantee: Guarantee, strikes: Strikes, attempts: u16) -> Outcome {
     match guarantee {

@@ -40,9 +40,10 @@ pub enum ToProducer {
         /// Load of the consumer.
         load: Load,
     },
-    /// The application has begun the message. Sent for a redelivered message, and in place of [`ToProducer::Recalled`].
+    /// The application has begun the message. Sent for a redelivered message, in place of [`ToProducer::Recalled`], and before it
+    /// for a message that the application gives back.
     Begun(Attempt),
-    /// The message is given back, and was not begun. Its slot is free.
+    /// The message is given back. Its slot is free. The application has not processed it, and has begun it if the consumer said so.
     Recalled(Attempt),
     /// The application dropped the message. Its slot is free.
     Rejected(Attempt),

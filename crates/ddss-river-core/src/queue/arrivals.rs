@@ -182,6 +182,24 @@ impl Arrivals {
         self.queue.iter().any(|(producer, _)| *producer == id)
     }
 
+    /// Drops the messages of a producer that are not taken, as a bug.
+    pub(super) fn forget_waiting(&mut self, id: ProducerId) {
+        self.queue.retain(|(producer, _)| *producer != id);
+        if let Some(source) = self.get_mut(id) {
+            source
+                .slots
+                .iter_mut()
+                .filter(|slot| slot.is_some_and(|arrival| !arrival.is_taken))
+                .for_each(|slot| *slot = None);
+        }
+    }
+
+    /// Returns the number of messages that are not taken, of producers that never come back.
+    pub(super) fn waiting_of_gone(&self) -> usize {
+        let is_gone = |id: ProducerId| self.get(id).is_some_and(|source| source.is_gone);
+        self.queue.iter().filter(|(producer, _)| is_gone(*producer)).count()
+    }
+
     /// Adds a message.
     pub(super) fn add(&mut self, from: ProducerId, header: Header) -> Result<(), Violation> {
         let bytes_max = self.message_bytes_max;

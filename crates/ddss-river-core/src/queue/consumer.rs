@@ -104,6 +104,12 @@ impl Consumer {
         self.arrivals.len()
     }
 
+    /// Returns the number of messages that wait to be taken and whose producers are dead: no other process has them.
+    #[must_use]
+    pub fn last_copies(&self) -> usize {
+        self.arrivals.waiting_of_gone()
+    }
+
     /// Returns true if a message of a producer waits to be taken: its bytes are needed.
     #[must_use]
     pub fn has_waiting(&self, producer: ProducerId) -> bool {
@@ -154,6 +160,15 @@ impl Consumer {
         }
     }
 
+    /// Gives a message to another consumer as if this one had not failed: the application ends in order before its end.
+    pub fn give_back(&mut self, taken: Taken, out: &mut Vec<ConsumerAction>) {
+        self.in_work = self.in_work.saturating_sub(1);
+        if !self.is_fenced && self.arrivals.finish(&taken) {
+            self.reply(taken.producer, ToProducer::Begun(taken.header.attempt), out);
+            self.reply(taken.producer, ToProducer::Recalled(taken.header.attempt), out);
+        }
+    }
+
     /// Leaves the queue: gives back what is not begun, rejects what is taken. A later [`Consumer::take`] asks again.
     ///
     /// Messages of producers that are not connected stay, since those may be dead and give them to no other consumer.
@@ -191,6 +206,9 @@ impl Consumer {
             }
             ConsumerEvent::Lost(producer) => self.arrivals.disconnect(producer),
             ConsumerEvent::Dead(producer) => {
+                if planted!(self, DeadProducerForgotten) {
+                    self.arrivals.forget_waiting(producer);
+                }
                 if self.arrivals.bury(producer) && self.config.guarantee == Guarantee::FailStop {
                     out.push(ConsumerAction::FlowLost { producer });
                 }

@@ -6,7 +6,7 @@ use super::event::ProducerEvent;
 use super::messages::{Message, MessageState, Messages};
 use super::peers::Peers;
 use super::recall;
-use crate::delivery::{Outcome, Strikes, after_loss, after_rejection};
+use crate::delivery::{Outcome, Strikes, after_loss, after_rejection, after_return};
 use crate::fault_injection::planted;
 use crate::limits::ATTEMPTS_MAX;
 use crate::model::{
@@ -211,18 +211,7 @@ impl Producer {
             ToProducer::Ask => self.peers.set_open(from, true),
             ToProducer::Acknowledged { attempt, load } => self.acknowledge(from, attempt, load, out),
             ToProducer::Begun(attempt) => self.begin(from, attempt),
-            ToProducer::Recalled(attempt) => {
-                if self.give_back(from, attempt) {
-                    let message = self.messages.get_mut(attempt.place).expect("a message");
-                    message.flags.is_recalled = true;
-                    if message.attempts < u16::MAX - ATTEMPTS_MAX {
-                        self.messages.queue(attempt.place);
-                    } else {
-                        // The number of an attempt is not used twice.
-                        self.execute(Outcome::Failed, from, attempt.place, out);
-                    }
-                }
-            }
+            ToProducer::Recalled(attempt) => self.take_back(from, attempt, out),
             ToProducer::Rejected(attempt) => {
                 if self.give_back(from, attempt) {
                     let message = self.messages.get_mut(attempt.place).expect("a message");
@@ -232,6 +221,25 @@ impl Producer {
                 }
             }
             ToProducer::Withdrawn => self.peers.set_open(from, false),
+        }
+    }
+
+    /// Takes a message back that its consumer has not processed.
+    fn take_back(&mut self, from: ConsumerId, attempt: Attempt, out: &mut Vec<ProducerAction>) {
+        let sent = self.messages.sent(attempt.place, from).map(|message| message.state);
+        let has_begun = matches!(sent, Some(MessageState::Sent { has_begun: true, .. }));
+        if !self.give_back(from, attempt) {
+            return;
+        }
+        let message = self.messages.get_mut(attempt.place).expect("a message");
+        if message.attempts >= u16::MAX - ATTEMPTS_MAX {
+            // The number of an attempt is not used twice.
+            self.execute(Outcome::Failed, from, attempt.place, out);
+        } else if has_begun {
+            self.execute(after_return(self.config.guarantee), from, attempt.place, out);
+        } else {
+            message.flags.is_recalled = true;
+            self.messages.queue(attempt.place);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A message that the application has taken.
 
 use super::session::Session;
+use crate::state::MessageEnd;
 use ddss_river_core::Taken;
 use std::fmt;
 use std::ops::Deref;
@@ -30,13 +31,18 @@ impl Message {
     /// Tells the producer that the message is processed. Returns false if the producer does not learn it: it is gone, or gave
     /// the message to another consumer as well. True is no proof: the connection may end before the producer knows.
     pub fn acknowledge(mut self) -> bool {
-        self.finish(true)
+        self.finish(MessageEnd::Processed)
     }
 
-    fn finish(&mut self, is_acknowledged: bool) -> bool {
+    /// Gives the message to another consumer, flagged as redelivered: its end here counts as no failure. At most once, it is dropped.
+    pub fn give_back(mut self) {
+        self.finish(MessageEnd::GivenBack);
+    }
+
+    fn finish(&mut self, end: MessageEnd) -> bool {
         let Some(taken) = self.taken.take() else { return false };
         self.session.shared.counters.count_finished();
-        self.session.shared.call(|ends| ends.finish(taken, is_acknowledged))
+        self.session.shared.call(|ends| ends.finish(taken, end))
     }
 }
 
@@ -57,6 +63,6 @@ impl fmt::Debug for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        self.finish(false);
+        self.finish(MessageEnd::Rejected);
     }
 }

@@ -152,6 +152,13 @@ impl Queue {
         self.session.shared.call(|ends| ends.fail(Failure::Ended));
     }
 
+    /// Returns the number of messages that wait for the consumers of this process and whose producers are dead: no other process
+    /// has them. They are lost when this process leaves before it takes them.
+    #[must_use]
+    pub fn last_copies(&self) -> usize {
+        self.session.shared.serve(|ends| ends.last_copies())
+    }
+
     /// Takes the messages of this process that have failed: three consumers were lost with them or dropped them. The newest 64
     /// are kept.
     #[must_use]

@@ -1,5 +1,7 @@
 //! Both ends of the queue in this process, and what goes to and comes from each member.
 
+use super::failure::Failure;
+use super::message_end::MessageEnd;
 use super::place::{Place, Post};
 use super::slots::SlotMemory;
 use super::waiters::Waiters;
@@ -21,19 +23,6 @@ pub(crate) const FAILED_MAX: usize = 64;
 const FAILED_BYTES_MAX: usize = 64 << 20;
 /// Posts that wait for a member at most. One that reads nothing, and asks for answers, is at fault.
 const POSTS_MAX: usize = 1 << 16;
-
-/// Reason why every call fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
-    /// The other members have lost this process.
-    Fenced,
-    /// A member is lost, and the queue is fail-stop.
-    Lost(Member),
-    /// Another process reports that a member is lost, and the queue is fail-stop.
-    Ended,
-    /// The service thread has ended.
-    Stopped,
-}
 
 /// A member sent what no member sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -328,15 +317,14 @@ impl Ends {
         (take, ring.read(taken.header.slot, taken.header.length))
     }
 
-    /// Ends a message that was taken. Returns false if another consumer has it as well.
-    pub(crate) fn finish(&mut self, taken: Taken, is_acknowledged: bool) -> bool {
-        let mut out = Vec::new();
-        let is_in_time = if is_acknowledged {
-            self.consumer.acknowledge(taken, self.now_us(), &mut out)
-        } else {
-            self.consumer.reject(taken, &mut out);
-            false
-        };
+    /// Ends a message that was taken. Returns true if it is acknowledged, and no other consumer has it as well.
+    pub(crate) fn finish(&mut self, taken: Taken, end: MessageEnd) -> bool {
+        let (mut out, mut is_in_time) = (Vec::new(), false);
+        match end {
+            MessageEnd::Processed => is_in_time = self.consumer.acknowledge(taken, self.now_us(), &mut out),
+            MessageEnd::GivenBack => self.consumer.give_back(taken, &mut out),
+            MessageEnd::Rejected => self.consumer.reject(taken, &mut out),
+        }
         self.has_changed = true;
         self.execute_consumer(out);
         self.remove_consumer();
@@ -345,7 +333,7 @@ impl Ends {
 
     /// Rejects a message whose bytes are not those of its producer, and ends the connection to it.
     pub(crate) fn report_damage(&mut self, taken: Taken) {
-        self.finish(taken, false);
+        self.finish(taken, MessageEnd::Rejected);
         // Not of the process that has the place of a dead producer now.
         let is_present = |place: &Place| place.id == Some(taken.producer.0);
         let member = self.places.iter().position(is_present).map(|index| Member(index as u16));
@@ -366,6 +354,11 @@ impl Ends {
             self.has_changed = true;
             self.execute_consumer(out);
         }
+    }
+
+    /// Returns the number of messages that wait here and whose producers are dead.
+    pub(crate) fn last_copies(&self) -> usize {
+        self.consumer.last_copies()
     }
 
     /// Takes the failed messages that are kept aside.
@@ -544,7 +537,7 @@ mod tests {
             assert!(ends.ring(OTHER).unwrap().is_none(), "{number} is in the ring");
             let (Take::Message(taken), bytes) = ends.take() else { panic!("{number} is lost") };
             assert_eq!(bytes, [number]);
-            assert!(!ends.finish(taken, true), "its producer is gone and does not learn it");
+            assert!(!ends.finish(taken, MessageEnd::Processed), "its producer is gone and does not learn it");
         }
         assert!(ends.ring(OTHER).unwrap().is_some());
         ends.connect_producer(OTHER);

@@ -89,7 +89,11 @@ impl World {
         let mut out = Vec::new();
         if is_rejected {
             self.checker.on_rejected(producer, index);
-            process.engine.reject(taken, &mut out);
+            if index % 2 == 0 {
+                process.engine.give_back(taken, &mut out);
+            } else {
+                process.engine.reject(taken, &mut out);
+            }
         } else {
             self.checker.on_processed(producer, index);
             self.counts.processed += 1;

@@ -139,7 +139,13 @@ impl World {
                 self.producer_event(id, ProducerEvent::Dead(ConsumerId(of)));
             }
             (Member::Consumer(id), Member::Producer(of)) => {
+                // No other process has its messages.
+                let held = |world: &Self| world.consumers[usize::from(id)].engine.held();
+                let before = held(self);
                 self.consumer_event(id, ConsumerEvent::Dead(ProducerId(of)));
+                if held(self) != before {
+                    self.checker.complain(format!("lost: consumer {id} dropped messages of the dead producer {of}"));
+                }
             }
             _ => unreachable!("peers"),
         }

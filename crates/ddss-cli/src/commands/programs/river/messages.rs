@@ -5,6 +5,7 @@ use super::program::{Interruption, Program, ProgramEnd};
 use crate::arguments::river::{JoinQueueOptions, RiverPutOptions, RiverTakeOptions};
 use crate::connect::connect;
 use crate::error::{CommandError, WRITE_STDOUT};
+use crate::output::terminal_text::print_warning;
 use ddss_river::{Message, Queue, QueueError, QueueOptions};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -83,7 +84,9 @@ pub(super) fn take(options: &RiverTakeOptions, json: bool) -> Result<(), Command
         let mut failed = 0_u64;
         let mut taken = 0;
         let mut serve = || -> Result<(), CommandError> {
-            while !interruption.is_raised() && options.count.is_none_or(|count| taken < count) {
+            // No other consumer would get the messages of dead producers that wait here.
+            let goes_on = |taken| options.count.is_none_or(|count| taken < count) || queue.last_copies() > 0;
+            while !interruption.is_raised() && goes_on(taken) {
                 let message = match consumer.take() {
                     Ok(Some(message)) => message,
                     Ok(None) => return Ok(()),
@@ -96,6 +99,12 @@ pub(super) fn take(options: &RiverTakeOptions, json: bool) -> Result<(), Command
             Ok(())
         };
         let served = serve();
+        match queue.last_copies() {
+            0 => {}
+            lost => {
+                print_warning(&format!("{lost} messages of producers that are dead were waiting here, and are lost"))
+            }
+        }
         listening.close();
         let first = first.join().unwrap_or_else(|reason| std::panic::resume_unwind(reason));
         served.map(|()| (first, failed))
@@ -109,7 +118,7 @@ pub(super) fn take(options: &RiverTakeOptions, json: bool) -> Result<(), Command
     }
 }
 
-/// Processes a message. Returns false if its program failed: another consumer gets it then.
+/// Processes a message. Returns false if its program failed: another consumer gets it then, as after a signal.
 fn process(
     message: Message,
     program: Option<&Program<'_>>,
@@ -131,13 +140,17 @@ fn process(
         ProgramEnd::Exited(status) => (status.code(), status.success()),
         ProgramEnd::Stopped => (None, false),
     };
+    let is_interrupted = !is_done && interruption.is_raised();
     if json {
         print_json(&message, Some(code));
     }
     if is_done {
         message.acknowledge();
+    } else if is_interrupted {
+        // The signal is not the fault of the message.
+        message.give_back();
     }
-    Ok(is_done || interruption.is_raised())
+    Ok(is_done || is_interrupted)
 }
 
 fn print_json(message: &Message, code: Option<Option<i32>>) {

@@ -1,6 +1,8 @@
 //! A program that runs for each piece of work.
 
 use crate::error::CommandError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write, stderr};
@@ -9,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ const PLACEHOLDER: &[u8] = b"{}";
 /// Time in which an interrupted program may end by itself.
 const END_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks at a program.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Requests of signals: none, one for an end in order, or another one for an end at once.
 #[derive(Default, Debug)]
@@ -108,19 +110,42 @@ impl<'a> Program<'a> {
             command.stdout(aside);
         }
         let mut running = Running(command.spawn().map_err(CommandError::system("start a program"))?);
-        std::thread::scope(|scope| {
-            if let Some(mut input) = running.0.stdin.take() {
-                // A program may end without reading it.
-                scope.spawn(move || input.write_all(content));
-            }
-            running.watch(interruption, is_unwanted)
-        })
+        let input = running.0.stdin.take().map(|pipe| Input { pipe, rest: content });
+        if let Some(input) = &input {
+            ioctl_fionbio(&input.pipe, true)
+                .map_err(|error| CommandError::system("write to a program")(error.into()))?;
+        }
+        running.watch(input, interruption, is_unwanted)
+    }
+}
+
+/// Standard input of a program, and what it has to get yet. A process that the program leaves behind may hold the other end
+/// without reading it: a write must not block.
+struct Input<'a> {
+    pipe: ChildStdin,
+    rest: &'a [u8],
+}
+
+impl Input<'_> {
+    /// Writes what the pipe has room for; waits for room, up to the next look. Returns false at the end.
+    fn write(&mut self) -> bool {
+        let mut room = [PollFd::new(&self.pipe, PollFlags::OUT)];
+        // An error shows at the write.
+        let _ = poll(&mut room, Some(&LOOK_EVERY));
+        match self.pipe.write(self.rest) {
+            Ok(written) => self.rest = &self.rest[written..],
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            // A program may end without reading it.
+            Err(_) => return false,
+        }
+        !self.rest.is_empty()
     }
 }
 
 impl Running {
     fn watch(
         &mut self,
+        mut input: Option<Input<'_>>,
         interruption: &Interruption,
         is_unwanted: impl Fn() -> bool,
     ) -> Result<ProgramEnd, CommandError> {
@@ -138,7 +163,10 @@ impl Running {
                     self.signal(Signal::KILL);
                 }
             }
-            std::thread::sleep(LOOK_EVERY);
+            if !input.as_mut().is_some_and(Input::write) {
+                input = None;
+                let _ = poll(&mut [], Some(&LOOK_EVERY));
+            }
         }
     }
 }
