@@ -79,8 +79,13 @@ pub(crate) enum CommandError {
     River(ddss_river::QueueError),
     #[error(transparent)]
     Flow(ddss_river::flow::FlowError),
-    #[error("interrupted: the claimed units are given back")]
+    #[error("interrupted: the work that was begun is given back")]
     Returned {
+        /// Number of the signal.
+        signal: u8,
+    },
+    #[error("interrupted: the collection is not loaded")]
+    Unloaded {
         /// Number of the signal.
         signal: u8,
     },
@@ -136,7 +141,7 @@ impl CommandError {
             Self::Recovery { code: 2, .. } => 2,
             Self::NoJsonOutput | Self::InvalidSize(_) | Self::River(ddss_river::QueueError::Config(_)) => 2,
             // As a shell reports a program that the signal ended.
-            Self::Interrupted { signal } | Self::Returned { signal } => 128 + signal,
+            Self::Interrupted { signal } | Self::Returned { signal } | Self::Unloaded { signal } => 128 + signal,
             Self::Client(error) => match error.kind() {
                 ErrorKind::NoDaemon => 4,
                 _ if error.is_indeterminate() => 3,

@@ -431,6 +431,7 @@ pub(crate) const RIVER_SERVE: &str = "\
 Examples:
   ddss river serve /var/lib/ddss-files
   ddss river serve /data --listen 10.0.0.1   reached from other nodes
+  ddss river serve /data --copies 2          the first server decides
 
 Started again over the directory, it has the same parts.";
 

@@ -74,7 +74,8 @@ pub enum QueueError {
         /// Time of the wait.
         waited: Duration,
     },
-    /// The other members have lost this process: it was stopped for longer than its lease. They have its messages.
+    /// The other members have lost this process: it was stopped for longer than its lease. They have its messages. Or, of the file
+    /// servers, their directory was released.
     #[error("queue {queue} goes on without this process, which was stopped for too long: open the queue again")]
     Fenced {
         /// Name of the queue.
@@ -161,11 +162,28 @@ pub enum QueueError {
         /// Number of the unit.
         unit: u32,
     },
-    /// There is no complete collection of this name.
+    /// There is no collection of this name.
     #[error("there is no collection {collection}: load it")]
     UnknownCollection {
         /// Name of the collection.
         collection: String,
+    },
+    /// The collection is loaded at the moment, or its loading was interrupted.
+    #[error(
+        "collection {collection} is not complete: wait for its loader; if that was killed, release river/files/{collection} and \
+         load it again"
+    )]
+    Incomplete {
+        /// Name of the collection.
+        collection: String,
+    },
+    /// The source has more bytes than a collection may have. Nothing is loaded.
+    #[error("the source of collection {collection} has more than {bytes_max} bytes: load it as several collections")]
+    CollectionTooLong {
+        /// Name of the collection.
+        collection: String,
+        /// Bytes at most.
+        bytes_max: u64,
     },
     /// The name is taken: by a collection, or by one whose loading was interrupted.
     #[error("collection {collection} exists: release river/files/{collection} before you load it again")]
@@ -190,6 +208,25 @@ pub enum QueueError {
         chunk: u32,
         /// Numbers of the servers.
         servers: [u64; 2],
+    },
+    /// No file server that is connected has a chunk, and others did not come in time.
+    #[error(
+        "chunk {chunk} of part {part} of collection {collection} did not come within {waited:?}: {}",
+        absence(absent, *damaged)
+    )]
+    ChunkAway {
+        /// Name of the collection.
+        collection: String,
+        /// Number of the part.
+        part: u32,
+        /// Number of the chunk.
+        chunk: u32,
+        /// File servers with the part that are not connected.
+        absent: Vec<u64>,
+        /// File server where the chunk is damaged or missing.
+        damaged: Option<u64>,
+        /// Time of the wait.
+        waited: Duration,
     },
     /// A row of a unit queue is of another release, or damaged.
     #[error(
@@ -216,6 +253,14 @@ pub enum QueueError {
     /// A system call failed.
     #[error("a system call failed")]
     System(#[from] io::Error),
+}
+
+/// Says why no mirror has delivered a chunk.
+fn absence(absent: &[u64], damaged: Option<u64>) -> String {
+    let damaged = damaged.map(|server| format!("it is damaged or missing on file server {server:016x}"));
+    let absent = absent.iter().map(|server| format!("file server {server:016x} is not connected"));
+    let reasons: Vec<String> = damaged.into_iter().chain(absent).collect();
+    if reasons.is_empty() { "its file servers do not answer".to_owned() } else { reasons.join(", ") }
 }
 
 /// Refuses the names that belong to the file servers.

@@ -10,6 +10,7 @@ use ddss::{Client, ConnectOptions};
 use ddss_river::flow::{Each, Edge, Flow};
 use ddss_river::{Queue, QueueOptions};
 use ddss_testkit::{CommandOutput, Daemon, Process, binary, run_ddss};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Time limit on a machine that runs other tests.
@@ -48,6 +49,22 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 fn file(daemon: &Daemon, name: &str) -> PathBuf {
     daemon.folder().join(name)
+}
+
+/// Starts a file server over a directory of the daemon.
+fn serve(daemon: &Daemon, name: &str) -> Process {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["river", "serve"]).arg(file(daemon, name)).env("DDSS_DIR", daemon.folder());
+    let mut server = Process::start(command, daemon.folder(), &format!("serve-{name}")).unwrap();
+    server.wait_until(PATIENCE, |server| server.stdout().contains("serves")).unwrap();
+    server
+}
+
+/// Starts a consumer of the queue `q` with a script for `sh`.
+fn take(daemon: &Daemon, name: &str, script: &str) -> Process {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["river", "take", "q", "--", "sh", "-c", script]).env("DDSS_DIR", daemon.folder());
+    Process::start(command, daemon.folder(), name).unwrap()
 }
 
 fn pid_in(path: &Path) -> Option<String> {
@@ -89,6 +106,7 @@ fn program_runs_for_each_unit_and_failures_are_listed_and_retried() {
         (&["river", "units", "ls", "none"][..], "there is no list none: `ddss river units add` creates it"),
         (&["river", "units", "work", "u", "no-such-program"], "cannot run no-such-program"),
         (&["river", "units", "add", "u", "x", "--lease", "3"], "queue u has lease in ms 10000"),
+        (&["river", "units", "add", "u", "x", "--lease", "10", "--copies", "2"], "queue u has copies 1"),
         (&["river", "units", "add", "u", "x", "--copies", "2"], "list u has --copies 1, not 2: leave the option out"),
     ] {
         let refused = said(&daemon, words);
@@ -110,7 +128,7 @@ fn interrupted_worker_ends_its_program_and_gives_the_unit_back() {
         assert_eq!(units(&daemon)[0]["state"], "claimed");
         first.terminate().unwrap();
         assert_eq!(first.wait(PATIENCE).unwrap().unwrap().code(), Some(143), "{}", first.stderr());
-        assert!(first.stderr().contains("interrupted: the claimed units are given back"), "{}", first.stderr());
+        assert!(first.stderr().contains("interrupted: the work that was begun is given back"), "{}", first.stderr());
         assert!(!Path::new("/proc").join(pid_in(&started).unwrap()).exists(), "the program runs on");
         let unit = &units(&daemon)[0];
         assert_eq!((&unit["state"], &unit["strikes"]), (&"open".into(), &0.into()), "{unit}");
@@ -139,12 +157,7 @@ fn unit_of_a_killed_worker_is_done_by_another_one() {
 #[test]
 fn lines_go_through_a_queue_to_programs_of_different_speed() {
     let daemon = Daemon::start(1).unwrap();
-    let take = |name: &str, script: &str| {
-        let mut command = Command::new(binary("ddss").unwrap());
-        command.args(["river", "take", "q", "--", "sh", "-c", script]).env("DDSS_DIR", daemon.folder());
-        Process::start(command, daemon.folder(), name).unwrap()
-    };
-    let (mut fast, mut slow) = (take("fast", "cat; echo"), take("slow", "sleep 0.5; cat; echo"));
+    let (mut fast, mut slow) = (take(&daemon, "fast", "cat; echo"), take(&daemon, "slow", "sleep 0.5; cat; echo"));
     let members = || -> Vec<Value> {
         let said = said(&daemon, &["river", "show", "q", "--json"]);
         serde_json::from_str::<Value>(&said.out)
@@ -235,18 +248,77 @@ fn message_whose_program_fails_three_times_is_reported_by_its_producer() {
     });
 }
 
+// If this failed, a restart of the consumers, one after the other, would fail the message that each of them has in work.
+#[test]
+fn message_of_interrupted_consumers_is_processed_by_the_next_one() {
+    let daemon = Daemon::start(1).unwrap();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| run_ddss(daemon.folder(), &["river", "put", "q", "--close"], "one\n").unwrap());
+        for round in 0..4 {
+            let started = file(&daemon, &format!("pid{round}"));
+            let script = format!("echo $$ > {}; sleep 1000", started.display());
+            let mut consumer = take(&daemon, &format!("take{round}"), &script);
+            until("the program starts", || pid_in(&started).is_some());
+            consumer.terminate().unwrap();
+            assert_eq!(consumer.wait(PATIENCE).unwrap().unwrap().code(), Some(143), "{}", consumer.stderr());
+        }
+        let taken = done(&daemon, &["river", "take", "q", "--json"]);
+        assert!(taken.contains(r#""redelivered":true"#), "{taken}");
+        let put = put.join().unwrap();
+        assert_eq!(put.code, 0, "{put:?}");
+    });
+}
+
+// If this failed, a program that leaves a process behind would hold its message, and its producer, for ever.
+#[test]
+fn program_that_leaves_its_input_to_another_process_ends_its_message() {
+    let daemon = Daemon::start(1).unwrap();
+    // More than a pipe holds.
+    let message = file(&daemon, "message");
+    std::fs::write(&message, vec![b'x'; 1 << 20]).unwrap();
+    let left = file(&daemon, "left");
+    let script = format!("exec 3<&0; setsid sleep 1000 <&3 & echo $! > {}", left.display());
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| done(&daemon, &["river", "put", "q", message.to_str().unwrap()]));
+        done(&daemon, &["river", "take", "q", "--count", "1", "--", "sh", "-c", &script]);
+        assert_eq!(put.join().unwrap(), "q: 1 messages were processed\n");
+    });
+    let process = Pid::from_raw(pid_in(&left).unwrap().parse().unwrap()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+}
+
+// If this failed, messages of a producer that was killed would be lost with a consumer that ends in order.
+#[test]
+fn consumer_takes_the_messages_of_a_dead_producer_before_it_ends() {
+    let daemon = Daemon::start(1).unwrap();
+    let (started, go) = (file(&daemon, "pid"), file(&daemon, "go"));
+    let script = "echo $$ > $DDSS_DIR/pid; while ! test -e $DDSS_DIR/go; do sleep 0.05; done; cat; echo";
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["river", "take", "q", "--count", "1", "--", "sh", "-c", script]).env("DDSS_DIR", daemon.folder());
+    let mut consumer = Process::start(command, daemon.folder(), "take").unwrap();
+    let mut command = Command::new(binary("ddss").unwrap());
+    let files = ["one", "two"].map(|name| file(&daemon, name));
+    files.iter().for_each(|path| std::fs::write(path, path.file_name().unwrap().as_encoded_bytes()).unwrap());
+    command.args(["river", "put", "q"]).args(&files).env("DDSS_DIR", daemon.folder());
+    let mut producer = Process::start(command, daemon.folder(), "put").unwrap();
+    until("the program starts", || pid_in(&started).is_some());
+    let members = || -> Vec<Value> {
+        let shown: Value = serde_json::from_str(&done(&daemon, &["river", "show", "q", "--json"])).unwrap();
+        shown["members"].as_array().unwrap().clone()
+    };
+    until("both messages have left", || members().iter().any(|member| member["held"] == 2 && member["taken"] == 1));
+    producer.kill().unwrap();
+    until("its death is known", || members().len() == 1);
+    std::fs::write(go, b"").unwrap();
+    assert_eq!(consumer.wait(PATIENCE).unwrap().unwrap().code(), Some(0), "{}", consumer.stderr());
+    assert_eq!(consumer.stdout(), "one\ntwo\n");
+}
+
 // If this failed, unmodified programs could not read mirrored files, or nobody would learn of a damaged mirror.
 #[test]
 fn collection_is_loaded_read_by_programs_and_verified() {
     let daemon = Daemon::start(1).unwrap();
-    let serve = |name: &str| {
-        let mut command = Command::new(binary("ddss").unwrap());
-        command.args(["river", "serve"]).arg(file(&daemon, name)).env("DDSS_DIR", daemon.folder());
-        let mut server = Process::start(command, daemon.folder(), &format!("serve-{name}")).unwrap();
-        server.wait_until(PATIENCE, |server| server.stdout().contains("serves")).unwrap();
-        server
-    };
-    let mut servers = [serve("one"), serve("two")];
+    let mut servers = ["one", "two"].map(|name| serve(&daemon, name));
     let text: String = (0..100_000).map(|number| format!("line {number}\n")).collect();
     let source = file(&daemon, "source");
     std::fs::write(&source, &text).unwrap();
@@ -269,23 +341,52 @@ fn collection_is_loaded_read_by_programs_and_verified() {
 #[test]
 fn file_server_that_was_stopped_for_too_long_ends_with_an_error() {
     let daemon = Daemon::start(1).unwrap();
-    let serve = |name: &str| {
-        let mut command = Command::new(binary("ddss").unwrap());
-        command.args(["river", "serve"]).arg(file(&daemon, name)).env("DDSS_DIR", daemon.folder());
-        let mut server = Process::start(command, daemon.folder(), &format!("serve-{name}")).unwrap();
-        server.wait_until(PATIENCE, |server| server.stdout().contains("serves")).unwrap();
-        server
-    };
-    let (mut stopped, _other) = (serve("one"), serve("two"));
+    let (mut stopped, _other) = (serve(&daemon, "one"), serve(&daemon, "two"));
     stopped.pause().unwrap();
     std::thread::sleep(Duration::from_secs(15));
     stopped.resume().unwrap();
     assert_eq!(stopped.wait(PATIENCE).unwrap().unwrap().code(), Some(1), "{}", stopped.stderr());
-    assert!(
-        stopped.stderr().contains("was stopped for longer than its lease, and serves nobody"),
-        "{}",
-        stopped.stderr()
-    );
+    assert!(stopped.stderr().contains("no process finds it any more; start it again"), "{}", stopped.stderr());
+}
+
+// If this failed, file servers would outlive their directory, and look as if they served those who come later.
+#[test]
+fn file_servers_whose_directory_is_released_end_with_an_error() {
+    let daemon = Daemon::start(1).unwrap();
+    let servers = ["one", "two"].map(|name| serve(&daemon, name));
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    client.segment("river/files").open().unwrap().release().unwrap();
+    for mut server in servers {
+        assert_eq!(server.wait(PATIENCE).unwrap().unwrap().code(), Some(1), "{}", server.stderr());
+        assert!(server.stderr().contains("or river/files was released or lost"), "{}", server.stderr());
+    }
+}
+
+// If this failed, Ctrl-C would leave parts on two disks that nobody can tell from those in use, and keep the name taken.
+#[test]
+fn interrupted_load_leaves_neither_parts_nor_a_name() {
+    let daemon = Daemon::start(1).unwrap();
+    let _servers = ["one", "two"].map(|name| serve(&daemon, name));
+    let names = |server: &str| std::fs::read_dir(file(&daemon, server)).unwrap().count();
+    for signal in [true, false] {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["river", "load", "pages"]).env("DDSS_DIR", daemon.folder());
+        // A pipe that stays open.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut load = Process::start_with(command, reader.into(), daemon.folder(), "load").unwrap();
+        std::io::Write::write_all(&mut writer, &vec![7; 1 << 20]).unwrap();
+        until("a part is written", || names("one") == 2 && names("two") == 2);
+        if signal {
+            load.terminate().unwrap();
+        } else {
+            kill_process(Pid::from_raw(load.pid().cast_signed()).unwrap(), Signal::INT).unwrap();
+        }
+        let code = if signal { 143 } else { 130 };
+        assert_eq!(load.wait(PATIENCE).unwrap().unwrap().code(), Some(code), "{}", load.stderr());
+        assert!(load.stderr().contains("interrupted: the collection is not loaded"), "{}", load.stderr());
+        until("the parts are dropped", || names("one") == 1 && names("two") == 1);
+        assert_eq!(done(&daemon, &["river", "files"]), "there is no collection\n");
+    }
 }
 
 // If this failed, one word on a command line would keep all file servers of a cluster out.

@@ -163,6 +163,9 @@ pub(crate) struct RiverServeOptions {
     /// Address of this node at which others reach the server [default: loopback]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<IpAddr>,
+    /// Nodes that store the directory of all file servers; with 2, they survive each of them
+    #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) copies: u8,
 }
 
 /// A collection, and the settings of a process that uses it.
@@ -186,7 +189,7 @@ pub(crate) struct RiverLoadOptions {
     pub(crate) files: RiverFilesOptions,
     /// File [default: standard input]
     pub(crate) file: Option<PathBuf>,
-    /// Nodes that store the catalogue of the collection; with 2, it survives each of them
+    /// Nodes that store the catalogue; 2 needs file servers that were started with 2
     #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) copies: u8,
 }

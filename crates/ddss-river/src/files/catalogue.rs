@@ -45,6 +45,10 @@ pub(super) struct Catalogue {
 }
 
 impl Catalogue {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn table_name(name: &str) -> String {
         format!("river/files/{name}")
     }
@@ -93,14 +97,12 @@ impl Catalogue {
         self.table.segment().clone().release().is_ok()
     }
 
-    fn unknown(name: &str) -> QueueError {
-        QueueError::UnknownCollection { collection: name.to_owned() }
-    }
-
     /// Opens the catalogue of a collection.
     pub(super) fn open(client: &Client, name: &str) -> Result<Self, QueueError> {
         match client.table::<[u8]>(&Self::table_name(name)).open() {
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(Self::unknown(name)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(QueueError::UnknownCollection { collection: name.to_owned() })
+            }
             other => Ok(Self { name: name.to_owned(), table: other? }),
         }
     }
@@ -123,7 +125,7 @@ impl Catalogue {
         let catalogue = Self::open(client, name)?;
         let row = catalogue.table.row(0).get()?;
         if row.version() == Version(0) {
-            return Err(Self::unknown(name));
+            return Err(QueueError::Incomplete { collection: name.to_owned() });
         }
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| row[at + byte]));
         if row.len() < 16 || row[..4] != COLLECTION || word(4) != CHUNK_BYTES || word(8) > PARTS_MAX {

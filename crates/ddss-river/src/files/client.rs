@@ -39,7 +39,7 @@ pub(super) struct Writing {
     /// Chunks in flight, with their slots and the servers that have stored them.
     stored: BTreeMap<u32, (u16, [bool; 2])>,
     committed: [bool; 2],
-    /// Number of the server that could not write, or is lost.
+    /// Number of the server that could not write, or is lost. Nothing more is sent: another process may have its place.
     pub(super) failed: Option<u64>,
 }
 
@@ -124,6 +124,19 @@ impl State {
         let servers: Vec<_> = self.servers.iter().map(|(server, member)| (*server, *member)).collect();
         servers.into_iter().for_each(|(server, member)| self.connect(server, member));
         Ok(())
+    }
+
+    /// Returns the chunk that a reader waits for in vain: its number, the servers of the part that are not connected, and the one
+    /// that could not deliver it.
+    pub(super) fn awaited(&self, next: u32) -> (u32, Vec<u64>, Option<u64>) {
+        let Some(reading) = &self.reading else { return (next, Vec::new(), None) };
+        let server = |mirror: Mirror| reading.part.servers[mirror as usize];
+        let absent = Mirror::BOTH.into_iter().filter(|mirror| reading.mirrors[*mirror as usize].is_none()).map(server);
+        let (chunk, damaged) = match reading.engine.awaited() {
+            Some((chunk, only)) => (chunk, Some(server(only.other()))),
+            None => (next, None),
+        };
+        (chunk, absent.collect(), damaged)
     }
 
     /// Takes a chunk that has arrived.
@@ -242,7 +255,7 @@ impl State {
 
     /// Sends a chunk, which the caller has written into a slot.
     pub(super) fn store(&mut self, chunk: u32, slot: u16, length: u32, checksum: u32) {
-        let Some(writing) = &mut self.writing else { return };
+        let Some(writing) = self.writing.as_mut().filter(|writing| writing.failed.is_none()) else { return };
         writing.stored.insert(chunk, (slot, [false; 2]));
         let message = FileMessage::Store { generation: writing.generation, chunk, slot, length, checksum };
         for member in writing.targets {
@@ -253,7 +266,7 @@ impl State {
 
     /// Asks both servers to complete the part.
     pub(super) fn commit(&mut self, bytes: u64) {
-        let Some(writing) = &mut self.writing else { return };
+        let Some(writing) = self.writing.as_mut().filter(|writing| writing.failed.is_none()) else { return };
         let message = FileMessage::Commit { generation: writing.generation, bytes };
         self.orders.extend(writing.targets.map(|member| (member, Order::Message(message.encode()))));
     }
@@ -302,7 +315,7 @@ impl Handler for User {
     fn on_message(&mut self, port: &mut Port, from: Member, message: FileMessage<'_>) -> bool {
         match message {
             FileMessage::Chunks(bytes) => {
-                let received = |slot, length| port.received(from, slot, length);
+                let received = |slot, length| port.chunk(from, slot, length).map(|chunk| chunk.copy());
                 self.0.serve(|state| state.take_replies(from, bytes, received))
             }
             FileMessage::Stored { generation, chunk, is_done } => {
@@ -336,5 +349,27 @@ impl Handler for User {
 
     fn has_work(&self) -> bool {
         !self.0.lock().orders.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, the process that takes the place of a lost server would get the rest of a part, and be expelled for it.
+    #[test]
+    fn nothing_is_sent_to_a_lost_server() {
+        let mut state = State::default();
+        state.servers.extend([(1, Member(4)), (2, Member(5))]);
+        state.write(7, [1, 2]).unwrap();
+        state.store(0, 0, 9, 0);
+        assert_eq!(state.orders.len(), 4, "a chunk and a message for each");
+        state.disconnect(Member(5));
+        state.store(1, 1, 9, 0);
+        state.commit(18);
+        assert!(state.orders.iter().all(|(member, _)| *member == Member(4)), "{:?}", state.orders);
+        assert_eq!(state.writing.as_ref().and_then(|writing| writing.failed), Some(2));
+        state.abort(7, [1, 2]);
+        assert_eq!(state.orders.back().map(|(member, _)| *member), Some(Member(4)));
     }
 }

@@ -1,14 +1,15 @@
 //! Collections: loading and reading.
 
-use super::catalogue::{Catalogue, PARTS_MAX, PartRow};
+use super::catalogue::{Catalogue, PartRow};
 use super::client::{READ_SLOTS, Shared, State, User};
-use super::options::FilesOptions;
+use super::options::{FilesOptions, GROUP, server_of};
 use super::port::{Endpoint, Port};
-use super::wire::{CHUNK_BYTES, PART_BYTES_MAX, WRITE_WINDOW, chunks_of};
+use super::split::{PartLimits, fill, split};
+use super::wire::{CHUNK_BYTES, WRITE_WINDOW, chunks_of};
 use crate::error::QueueError;
 use crate::state::SlotMemory;
 use ddss::Client;
-use ddss_group::Wake;
+use ddss_group::{Wake, inspect};
 use ddss_river_core::Mirror;
 use ddss_river_core::limits::GENERATION_MAX;
 use ddss_runtime::{IdleConfig, ProgressThread};
@@ -16,10 +17,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Bytes of a part, unless a collection has more parts than it may.
-const PART_BYTES: u64 = 64 << 20;
+/// Longest wait of a loader for file servers beyond the first two.
+const SERVERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A collection, as its catalogue describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,7 +80,7 @@ impl Files {
     /// # Errors
     /// The group cannot be joined, or the error of a system call.
     pub fn join(client: &Client, options: FilesOptions) -> Result<Self, QueueError> {
-        let member = options.join(client)?;
+        let member = options.join(client, 0)?;
         let wake = Arc::new(Wake::new()?);
         let shared = Arc::new(Shared::new(wake.clone()));
         let outbox = Port::slots("ddss-river-send", WRITE_WINDOW)?;
@@ -117,12 +118,10 @@ impl Files {
     /// # Errors
     /// The name is taken, there are less than two file servers, one of them fails, or the reader does.
     pub fn load(&mut self, name: &str, from: &mut impl Read) -> Result<CollectionInfo, QueueError> {
-        let servers = self.wait("two file servers did not come", |state| {
-            (state.servers.len() >= 2).then(|| state.servers.keys().copied().collect::<Vec<_>>())
-        })?;
+        self.meet_servers()?;
         let catalogue = Catalogue::create(&self.client, name, self.options.copies)?;
         let mut begun = Vec::new();
-        let loaded = self.load_parts(&catalogue, &servers, from, &mut begun);
+        let loaded = self.load_parts(&catalogue, from, &mut begun);
         self.shared.call(|state| state.writing = None);
         match loaded {
             Ok(parts) => Ok(CollectionInfo::of(&parts)),
@@ -138,30 +137,51 @@ impl Files {
         }
     }
 
+    /// Waits for two file servers, and a while for the others: parts lie on all that live.
+    fn meet_servers(&self) -> Result<(), QueueError> {
+        self.two_servers()?;
+        let group = inspect(&self.client, GROUP)?;
+        let living: Vec<u64> =
+            group.iter().flat_map(|group| &group.members).filter_map(|member| server_of(&member.note)).collect();
+        let are_here = |state: &mut State| living.iter().all(|server| state.servers.contains_key(server)).then_some(());
+        // One that is stopped does not come.
+        let _ = self.shared.wait(Instant::now() + SERVERS_WAIT_MAX, are_here);
+        Ok(())
+    }
+
+    /// Returns the file servers that are here, once there are two.
+    fn two_servers(&self) -> Result<Vec<u64>, QueueError> {
+        self.wait("two file servers did not come", |state| {
+            (state.servers.len() >= 2).then(|| state.servers.keys().copied().collect())
+        })
+    }
+
     fn load_parts(
         &self,
         catalogue: &Catalogue,
-        servers: &[u64],
         from: &mut impl Read,
         begun: &mut Vec<(u64, [u64; 2])>,
     ) -> Result<Vec<PartRow>, QueueError> {
-        let mut parts = Vec::new();
-        loop {
-            let number = parts.len();
-            let pair = [servers[number % servers.len()], servers[(number + 1) % servers.len()]];
-            let is_last_number = number as u32 + 1 == PARTS_MAX;
-            let generation = random() % GENERATION_MAX;
+        // Collections of one part do not all lie on the same two servers.
+        let (first, mut parts) = (random() as usize, Vec::new());
+        let is_complete = split(from, PartLimits::COLLECTION, |number, from, bytes_max| {
+            let servers = self.two_servers()?;
+            let server = |ahead: usize| servers[first.wrapping_add(number as usize + ahead) % servers.len()];
+            let (pair, generation) = ([server(0), server(1)], random() % GENERATION_MAX);
             begun.push((generation, pair));
-            let bytes_max = if is_last_number { PART_BYTES_MAX } else { PART_BYTES };
             let part = self.load_part(generation, pair, from, bytes_max)?;
             if part.bytes == 0 && number > 0 {
-                break;
+                // The one before was the last.
+                self.shared.call(|state| state.abort(generation, pair));
+            } else {
+                catalogue.add(number, &part)?;
+                parts.push(part);
             }
-            catalogue.add(number as u32, &part)?;
-            parts.push(part);
-            if part.bytes < PART_BYTES || is_last_number {
-                break;
-            }
+            Ok(part.bytes)
+        })?;
+        if !is_complete {
+            let (collection, bytes_max) = (catalogue.name().to_owned(), PartLimits::COLLECTION.bytes_max());
+            return Err(QueueError::CollectionTooLong { collection, bytes_max });
         }
         catalogue.complete(parts.len() as u32)?;
         Ok(parts)
@@ -260,13 +280,11 @@ impl Files {
         what: &'static str,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, QueueError> {
-        let fenced = || QueueError::Fenced { queue: super::options::GROUP.to_owned() };
+        let fenced = || QueueError::Fenced { queue: GROUP.to_owned() };
         let timeout = self.options.endpoint.timeout;
         let attempt = |state: &mut State| if state.is_fenced { Some(Err(fenced())) } else { attempt(state).map(Ok) };
         let result = self.shared.wait(Instant::now() + timeout, attempt);
-        result.unwrap_or_else(|| {
-            Err(QueueError::TimedOut { queue: super::options::GROUP.to_owned(), what, waited: timeout })
-        })
+        result.unwrap_or_else(|| Err(QueueError::TimedOut { queue: GROUP.to_owned(), what, waited: timeout }))
     }
 
     /// Waits for a step of the part that is written.
@@ -316,7 +334,8 @@ impl<'f> CollectionReader<'f> {
             let taken = self.files.wait("no mirror of a part came", |state| match state.take(chunk) {
                 Some(bytes) => Some(Ok(bytes)),
                 None => state.reading.as_ref()?.failed.map(Err),
-            })?;
+            });
+            let taken = taken.map_err(|error| self.name_chunk(error, number, chunk))?;
             let lost = |chunk| QueueError::ChunkLost {
                 collection: self.name.clone(),
                 part: number,
@@ -327,6 +346,15 @@ impl<'f> CollectionReader<'f> {
             self.chunk += 1;
             return Ok(Some(bytes));
         }
+    }
+}
+
+impl CollectionReader<'_> {
+    /// Names the chunk that did not come in time.
+    fn name_chunk(&self, error: QueueError, part: u32, next: u32) -> QueueError {
+        let QueueError::TimedOut { waited, .. } = error else { return error };
+        let (chunk, absent, damaged) = self.files.shared.call(|state| state.awaited(next));
+        QueueError::ChunkAway { collection: self.name.clone(), part, chunk, absent, damaged, waited }
     }
 }
 
@@ -349,20 +377,6 @@ impl Drop for CollectionReader<'_> {
     fn drop(&mut self) {
         self.files.shared.call(|state| state.reading = None);
     }
-}
-
-/// Reads until the buffer is full or the reader has ended. Returns the bytes.
-fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match from.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(length)
 }
 
 /// Returns a random number.

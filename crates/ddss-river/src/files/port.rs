@@ -32,10 +32,27 @@ pub(super) enum Order {
 struct Link {
     /// False after the end of its connection, whatever messages follow.
     is_up: bool,
+    /// Number of the connection: each process in the place has one.
+    life: u32,
     /// Memory into which the member writes, and its region.
     inbox: Option<(SlotMemory, RegionId)>,
     window: Option<RemoteWindow>,
     orders: VecDeque<Order>,
+}
+
+/// A chunk in a slot into which a member has written it.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    memory: SlotMemory,
+    slot: u16,
+    length: u32,
+}
+
+impl Chunk {
+    /// Returns a copy: the member may write into the slot at any time.
+    pub(super) fn copy(&self) -> Vec<u8> {
+        self.memory.read(self.slot, self.length)
+    }
 }
 
 /// Connections of a member.
@@ -98,10 +115,20 @@ impl Port {
         &mut self.links[usize::from(member.0)]
     }
 
-    /// Returns a copy of what a member has written into a slot. `None` if it has no such slot.
-    pub(super) fn received(&self, from: Member, slot: u16, length: u32) -> Option<Vec<u8>> {
+    /// Returns true if a member is connected.
+    pub(super) fn is_up(&self, member: Member) -> bool {
+        self.links[usize::from(member.0)].is_up
+    }
+
+    /// Returns the number of the last connection to the place of a member.
+    pub(super) fn life(&self, member: Member) -> u32 {
+        self.links[usize::from(member.0)].life
+    }
+
+    /// Returns what a member has written into a slot. `None` if it has no such slot.
+    pub(super) fn chunk(&self, from: Member, slot: u16, length: u32) -> Option<Chunk> {
         let (inbox, _) = self.links[usize::from(from.0)].inbox.as_ref()?;
-        (slot < self.inbox_slots && length <= CHUNK_BYTES).then(|| inbox.read(slot, length))
+        (slot < self.inbox_slots && length <= CHUNK_BYTES).then(|| Chunk { memory: inbox.clone(), slot, length })
     }
 
     /// Sends a message behind the orders before it.
@@ -109,13 +136,12 @@ impl Port {
         self.order(to, Order::Message(message.encode()));
     }
 
+    /// Executes an order behind those before it. One for a member whose connection has ended is forgotten.
     pub(super) fn order(&mut self, to: Member, order: Order) {
-        self.link(to).orders.push_back(order);
-    }
-
-    /// Writes a chunk into a slot from which it is sent.
-    pub(super) fn fill(&self, slot: u16, bytes: &[u8]) {
-        self.outbox.write(slot, bytes);
+        let link = self.link(to);
+        if link.is_up {
+            link.orders.push_back(order);
+        }
     }
 
     /// Opens this process's memory to a member.
@@ -177,6 +203,8 @@ pub(super) struct Endpoint<H> {
 }
 
 impl<H: Handler> Endpoint<H> {
+    /// Longest wait for the last orders to leave.
+    const ORDERS_WAIT_MAX: Duration = Duration::from_secs(2);
     /// Longest wait for the members to notice that this process leaves.
     const LEAVE_MAX: Duration = Duration::from_millis(500);
 
@@ -194,7 +222,8 @@ impl<H: Handler> Endpoint<H> {
             Happened::Message(from, bytes) if self.port.link(from).is_up => self.receive(from, &bytes),
             Happened::Done(slot, _) => self.handler.on_sent(slot as u16),
             Happened::Left(member) | Happened::Lost(member, _) => self.end(member),
-            Happened::Replaced | Happened::Unreadable(_) => {
+            // Without its directory no other member finds this one.
+            Happened::Replaced | Happened::Released | Happened::Unreadable(_) => {
                 self.handler.on_fenced();
                 self.members().for_each(|member| self.expel(member));
             }
@@ -204,7 +233,8 @@ impl<H: Handler> Endpoint<H> {
 
     /// Opens the memory of a server to a member. Users open theirs to servers only, behind that.
     fn greet(&mut self, member: Member) {
-        self.port.link(member).is_up = true;
+        let link = self.port.link(member);
+        (link.is_up, link.life) = (true, link.life.wrapping_add(1));
         if self.port.server != 0 && self.port.open(member).is_err() {
             self.expel(member);
         }
@@ -245,6 +275,10 @@ impl<H: Handler> Endpoint<H> {
     fn expel(&mut self, member: Member) {
         self.port.driver.close(member);
         self.end(member);
+    }
+
+    fn has_orders(&self) -> bool {
+        self.handler.has_work() || self.port.links.iter().any(|link| link.is_up && !link.orders.is_empty())
     }
 
     fn post(&mut self) -> usize {
@@ -290,8 +324,13 @@ impl<H: Handler> ProgressTask for Endpoint<H> {
     }
 
     fn finish(&mut self) {
+        // A writer drops the parts of a loading that failed: a server takes nothing behind the leave.
+        let end = Instant::now() + Self::ORDERS_WAIT_MAX;
+        while self.has_orders() && Instant::now() < end {
+            self.poll();
+            std::thread::yield_now();
+        }
         let end = Instant::now() + Self::LEAVE_MAX;
-        self.post();
         self.members().for_each(|member| self.port.driver.leave(member));
         while self.members().any(|member| self.port.driver.peer(member).is_some()) && Instant::now() < end {
             self.poll();

@@ -1,8 +1,10 @@
 //! A file server.
 
-use super::options::FilesOptions;
+use super::catalogue::PARTS_MAX;
+use super::disk::{Asked, Disk, Job, Outcome};
+use super::options::{FilesOptions, GROUP};
 use super::port::{Endpoint, Handler, Order, Port};
-use super::store::{NewPart, Store, StoredPart};
+use super::store::Store;
 use super::wire::{FileMessage, WRITE_WINDOW};
 use crate::error::QueueError;
 use ddss::Client;
@@ -10,17 +12,17 @@ use ddss_group::{Member, Wake};
 use ddss_river_core::codec::{Message, decode, encode};
 use ddss_river_core::{ChunkReply, ChunkRequest, ChunkServer, ReaderId};
 use ddss_runtime::{IdleConfig, ProgressThread};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Slots from which chunks are sent.
 const SEND_SLOTS: u16 = 8;
-/// Parts that are open for reading.
-const OPEN_MAX: usize = 64;
-/// Parts that one member writes at the same time.
-const WRITES_MAX: usize = 4;
+/// Chunks that the disk has to read, at most: the one that it reads, and the next one. Readers that come meanwhile may lag more.
+const READS_MAX: u32 = 2;
+/// Jobs of one member that the disk has not done, at most: a member drops all parts of a collection at the same time.
+const JOBS_MAX: u32 = PARTS_MAX + 2 * WRITE_WINDOW as u32;
 /// Readers of one member: the engine's number of a reader has the member in its upper half.
 const READERS_OF_MEMBER: u32 = 1 << 16;
 
@@ -42,22 +44,22 @@ impl FileServer {
     /// The directory cannot be used, the group cannot be joined, or the error of a system call.
     pub fn start(client: &Client, directory: &Path, options: FilesOptions) -> Result<Self, QueueError> {
         let (store, number) = Store::open(directory)?;
-        let member = options.join(client)?;
+        let member = options.join(client, number)?;
         let wake = Arc::new(Wake::new()?);
         let outbox = Port::slots("ddss-river-send", SEND_SLOTS)?;
         let (lease, is_fenced) = (options.endpoint.lease, Arc::new(AtomicBool::new(false)));
         let fenced = is_fenced.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread = ProgressThread::start("ddss-files", None, IdleConfig::for_cores(cores), move || {
+            let disk = Disk::start(store, outbox.clone(), wake.clone())?;
             let port = Port::new(member, wake, lease, number, (outbox, WRITE_WINDOW))?;
             let server = Server {
-                store,
+                disk,
                 engine: ChunkServer::default(),
                 readers: BTreeMap::new(),
-                parts: BTreeMap::new(),
-                writes: BTreeMap::new(),
-                written: BTreeSet::new(),
-                is_sending: [false; SEND_SLOTS as usize],
+                jobs: BTreeMap::new(),
+                reads: 0,
+                is_busy: [false; SEND_SLOTS as usize],
                 is_fenced: fenced,
             };
             Ok::<_, std::io::Error>(Endpoint::new(port, server))
@@ -71,25 +73,29 @@ impl FileServer {
         self.number
     }
 
-    /// Returns true if it serves nobody any more: the process was stopped for longer than its lease. Start it again.
+    /// Returns the reason if it serves nobody any more: [`QueueError::Fenced`], or [`QueueError::Stopped`] after a panic. Start it
+    /// again.
     #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.is_fenced.load(Ordering::Relaxed) || !self.thread.is_running()
+    pub fn failure(&self) -> Option<QueueError> {
+        let queue = || GROUP.to_owned();
+        if !self.thread.is_running() {
+            return Some(QueueError::Stopped { queue: queue() });
+        }
+        self.is_fenced.load(Ordering::Relaxed).then(|| QueueError::Fenced { queue: queue() })
     }
 }
 
 struct Server {
-    store: Store,
+    disk: Disk,
     engine: ChunkServer,
     /// Readers of each member, by the engine's numbers.
     readers: BTreeMap<Member, Vec<ReaderId>>,
-    /// Parts that are open for reading. `None`: this server has no such part.
-    parts: BTreeMap<u64, StoredPart>,
-    writes: BTreeMap<(Member, u64), NewPart>,
-    /// Complete parts, each with the member that has written it and may drop it while it is here.
-    written: BTreeSet<(Member, u64)>,
-    /// Slots whose bytes must not change yet.
-    is_sending: [bool; SEND_SLOTS as usize],
+    /// Jobs of each member that the disk has not done.
+    jobs: BTreeMap<Member, u32>,
+    /// Chunks that the disk has to read.
+    reads: u32,
+    /// Slots that the disk fills, or whose bytes must not change yet.
+    is_busy: [bool; SEND_SLOTS as usize],
     is_fenced: Arc<AtomicBool>,
 }
 
@@ -111,86 +117,73 @@ impl Server {
         self.engine.add(ChunkRequest { reader, ..request }).is_ok()
     }
 
-    fn read(&mut self, generation: u64, chunk: u32) -> std::io::Result<(Vec<u8>, u32)> {
-        if !self.parts.contains_key(&generation) {
-            let part = self.store.part(generation)?;
-            if self.parts.len() == OPEN_MAX {
-                self.parts.pop_first();
-            }
-            self.parts.insert(generation, part);
+    /// Hands a job of a connected member to the disk. Returns false if the member has too many.
+    fn ask(&mut self, port: &Port, member: Member, what: Job) -> bool {
+        let jobs = self.jobs.entry(member).or_default();
+        *jobs += 1;
+        let is_bounded = *jobs <= JOBS_MAX;
+        if is_bounded {
+            self.disk.ask(Asked { member, life: port.life(member), what });
         }
-        self.parts[&generation].read(chunk)
+        is_bounded
     }
 
-    /// Reads a chunk and sends it.
-    fn serve(&mut self, port: &mut Port, slot: u16, request: ChunkRequest) {
-        let member = Member((request.reader.0 / READERS_OF_MEMBER) as u16);
+    /// Reports the end of a job to the member that asked for it.
+    fn report(&mut self, port: &mut Port, Asked { member, life, what }: Asked<Outcome>) {
+        let is_here = port.is_up(member) && port.life(member) == life;
+        if let Outcome::Read { slot, .. } = what {
+            self.reads -= 1;
+            self.is_busy[usize::from(slot)] = false;
+        } else if let Some(jobs) = self.jobs.get_mut(&member).filter(|_| is_here) {
+            *jobs -= 1;
+        }
+        // The slots of a successor are not those of the process that asked.
+        if !is_here {
+            return;
+        }
+        match what {
+            Outcome::Read { slot, request, found } => self.send(port, member, slot, request, found),
+            Outcome::Stored { generation, chunk, is_done } => {
+                port.send(member, &FileMessage::Stored { generation, chunk, is_done });
+            }
+            Outcome::Committed { generation, is_done } => {
+                port.send(member, &FileMessage::Committed { generation, is_done });
+            }
+            Outcome::Done => {}
+        }
+    }
+
+    /// Sends a chunk that the disk has read.
+    fn send(&mut self, port: &mut Port, member: Member, slot: u16, request: ChunkRequest, found: Option<(u32, u32)>) {
         let ChunkRequest { part, generation, chunk, .. } = request;
         let reader = ReaderId(request.reader.0 % READERS_OF_MEMBER);
-        let read = self.read(generation, chunk);
-        let (generation, checksum) = match &read {
-            Ok((bytes, checksum)) => {
-                port.fill(slot, bytes);
-                port.order(member, Order::Chunk { from: slot, into: request.slot, length: bytes.len() as u32 });
-                self.is_sending[usize::from(slot)] = true;
-                (Some(generation), *checksum)
-            }
-            // The other mirror is asked.
-            Err(_) => (None, 0),
-        };
+        if let Some((length, _)) = found {
+            port.order(member, Order::Chunk { from: slot, into: request.slot, length });
+            self.is_busy[usize::from(slot)] = true;
+        }
+        // Without the chunk the other mirror is asked.
+        let (generation, checksum) = found.map_or((None, 0), |(_, checksum)| (Some(generation), checksum));
         let mut bytes = Vec::new();
         let reply = ChunkReply { reader, part, generation, chunk, slot: request.slot, checksum };
         encode(&Message::ChunkReply(reply), &mut bytes);
         port.send(member, &FileMessage::Chunks(&bytes));
     }
 
-    fn store_chunk(&mut self, port: &Port, from: Member, message: FileMessage<'_>) -> Option<bool> {
-        let FileMessage::Store { generation, chunk, slot, length, checksum } = message else { return None };
-        let bytes = port.received(from, slot, length)?;
-        let key = (from, generation);
-        if crc32c::crc32c(&bytes) != checksum {
-            self.drop_write(key);
-            return Some(false);
+    /// Hands the disk the requests of the readers that lag most. Returns their number.
+    fn read(&mut self, port: &Port) -> usize {
+        let mut count = 0;
+        while self.reads < READS_MAX
+            && let Some(slot) = self.is_busy.iter().position(|is_busy| !is_busy)
+            && let Some(request) = self.engine.take()
+        {
+            let member = Member((request.reader.0 / READERS_OF_MEMBER) as u16);
+            self.is_busy[slot] = true;
+            self.reads += 1;
+            count += 1;
+            let what = Job::Read { slot: slot as u16, request };
+            self.disk.ask(Asked { member, life: port.life(member), what });
         }
-        if !self.writes.contains_key(&key) {
-            let others = self.writes.range((from, 0)..=(from, u64::MAX)).count();
-            let new = if others < WRITES_MAX { self.store.create(generation).ok() } else { None };
-            let Some(new) = new else { return Some(false) };
-            self.writes.insert(key, new);
-        }
-        let written = self.writes.get_mut(&key)?.write(chunk, &bytes, checksum);
-        if written.is_err() {
-            self.drop_write(key);
-        }
-        Some(written.is_ok())
-    }
-
-    fn commit(&mut self, from: Member, generation: u64, bytes: u64) -> bool {
-        // A part without bytes has no chunks.
-        let part = self.writes.remove(&(from, generation)).map_or_else(|| self.store.create(generation), Ok);
-        let Ok(part) = part else { return false };
-        let committed = self.store.commit(&part, bytes);
-        if committed.is_err() {
-            self.store.discard(&part);
-        } else {
-            self.written.insert((from, generation));
-        }
-        committed.is_ok()
-    }
-
-    fn drop_write(&mut self, key: (Member, u64)) {
-        if let Some(part) = self.writes.remove(&key) {
-            self.store.discard(&part);
-        }
-    }
-
-    /// Drops a part of a collection whose loading failed.
-    fn abort(&mut self, from: Member, generation: u64) {
-        self.drop_write((from, generation));
-        if self.written.remove(&(from, generation)) {
-            self.parts.remove(&generation);
-            self.store.remove(generation);
-        }
+        count
     }
 }
 
@@ -209,36 +202,27 @@ impl Handler for Server {
                 }
                 true
             }
-            FileMessage::Store { generation, chunk, .. } => {
-                let Some(is_done) = self.store_chunk(port, from, message) else { return false };
-                port.send(from, &FileMessage::Stored { generation, chunk, is_done });
-                true
+            FileMessage::Store { generation, chunk, slot, length, checksum } => {
+                let Some(bytes) = port.chunk(from, slot, length) else { return false };
+                self.ask(port, from, Job::Store { generation, chunk, bytes, checksum })
             }
-            FileMessage::Commit { generation, bytes } => {
-                let is_done = self.commit(from, generation, bytes);
-                port.send(from, &FileMessage::Committed { generation, is_done });
-                true
-            }
-            FileMessage::Abort { generation } => {
-                self.abort(from, generation);
-                true
-            }
+            FileMessage::Commit { generation, bytes } => self.ask(port, from, Job::Commit { generation, bytes }),
+            FileMessage::Abort { generation } => self.ask(port, from, Job::Abort { generation }),
             _ => false,
         }
     }
 
-    fn on_end(&mut self, _: &mut Port, member: Member) {
+    fn on_end(&mut self, port: &mut Port, member: Member) {
         for reader in self.readers.remove(&member).unwrap_or_default() {
             self.engine.disconnect(reader);
         }
-        let keys: Vec<_> = self.writes.range((member, 0)..=(member, u64::MAX)).map(|(key, _)| *key).collect();
-        keys.into_iter().for_each(|key| self.drop_write(key));
-        self.written.retain(|(writer, _)| *writer != member);
+        self.jobs.remove(&member);
+        self.disk.ask(Asked { member, life: port.life(member), what: Job::Forget });
     }
 
     fn on_sent(&mut self, slot: u16) {
-        if let Some(is_sending) = self.is_sending.get_mut(usize::from(slot)) {
-            *is_sending = false;
+        if let Some(is_busy) = self.is_busy.get_mut(usize::from(slot)) {
+            *is_busy = false;
         }
     }
 
@@ -246,15 +230,16 @@ impl Handler for Server {
         self.is_fenced.store(true, Ordering::Relaxed);
     }
 
-    /// Serves one chunk: readers that come meanwhile may lag more than those that wait.
     fn work(&mut self, port: &mut Port) -> usize {
-        let Some(slot) = self.is_sending.iter().position(|is_sending| !is_sending) else { return 0 };
-        let Some(request) = self.engine.take() else { return 0 };
-        self.serve(port, slot as u16, request);
-        1
+        let mut count = 0;
+        while let Some(outcome) = self.disk.next() {
+            self.report(port, outcome);
+            count += 1;
+        }
+        count + self.read(port)
     }
 
     fn has_work(&self) -> bool {
-        false
+        self.disk.has_outcomes()
     }
 }

@@ -1,12 +1,12 @@
 //! The files of a server: a part, and beside it the checksum of each chunk.
 //!
 //! A part has the name of its generation. While it is written it ends with `.new`; it is complete once both files have their
-//! names, the one with the checksums first.
+//! names, the one with the checksums first. Only the user of the server reads them.
 
 use super::wire::{CHUNK_BYTES, PART_BYTES_MAX, chunks_of, length_of};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// First bytes of a file with checksums.
@@ -27,7 +27,7 @@ impl Store {
     /// with other files, or of a server that runs, is refused and stays as it is.
     pub(super) fn open(directory: &Path) -> io::Result<(Self, u64)> {
         let refused = |why| io::Error::other(format!("cannot serve {}: {why}", directory.display()));
-        fs::create_dir_all(directory)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let lock = File::open(directory)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => refused("another file server uses it"),
@@ -56,7 +56,7 @@ impl Store {
             None => {
                 let number = super::collection::random() | 1;
                 let new = directory.join("server.new");
-                let mut file = File::create(&new)?;
+                let mut file = create_private(&new)?;
                 writeln!(file, "{number:016x}")?;
                 file.sync_all()?;
                 fs::rename(new, path)?;
@@ -75,7 +75,7 @@ impl Store {
         if [".crc", ".part"].into_iter().any(|end| self.path(generation, end).exists()) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = File::create_new(self.path(generation, ".new"))?;
+        let file = create_private(&self.path(generation, ".new"))?;
         Ok(NewPart { file, checksums: Vec::new(), generation })
     }
 
@@ -107,7 +107,7 @@ impl Store {
         part.file.set_len(bytes)?;
         part.file.sync_all()?;
         let new = self.path(part.generation, ".crc.new");
-        let mut file = File::create(&new)?;
+        let mut file = create_private(&new)?;
         file.write_all(&table)?;
         file.sync_all()?;
         fs::rename(new, self.path(part.generation, ".crc"))?;
@@ -118,8 +118,9 @@ impl Store {
     /// Opens a complete part.
     pub(super) fn part(&self, generation: u64) -> io::Result<StoredPart> {
         let file = File::open(self.path(generation, ".part"))?;
-        let mut table = Vec::new();
-        File::open(self.path(generation, ".crc"))?.read_to_end(&mut table)?;
+        let (mut table, mut checksums) = (Vec::new(), File::open(self.path(generation, ".crc"))?);
+        checksums.read_to_end(&mut table)?;
+        let files = [FileId::of(&file.metadata()?), FileId::of(&checksums.metadata()?)];
         let damaged = || io::Error::other("the checksums of the part are damaged");
         let (content, checksum) = table.split_last_chunk::<4>().ok_or_else(damaged)?;
         let rest = content.strip_prefix(&FORMAT).ok_or_else(damaged)?;
@@ -130,7 +131,33 @@ impl Store {
             return Err(damaged());
         }
         let checksums = checksums.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        Ok(StoredPart { file, bytes, checksums: checksums.collect() })
+        Ok(StoredPart { file, files, bytes, checksums: checksums.collect() })
+    }
+
+    /// Returns true if an open part is still the one that its names lead to.
+    pub(super) fn is_current(&self, generation: u64, part: &StoredPart) -> bool {
+        let is_same = |(end, file): (&str, FileId)| {
+            fs::metadata(self.path(generation, end)).is_ok_and(|found| FileId::of(&found) == file)
+        };
+        [".part", ".crc"].into_iter().zip(part.files).all(is_same)
+    }
+}
+
+/// Creates a file that only the user of this process may read.
+fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Identity of a file, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(found: &fs::Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
     }
 }
 
@@ -168,6 +195,8 @@ impl NewPart {
 #[derive(Debug)]
 pub(super) struct StoredPart {
     file: File,
+    /// Files with the bytes and with the checksums.
+    files: [FileId; 2],
     bytes: u64,
     checksums: Vec<u32>,
 }
@@ -240,6 +269,40 @@ mod tests {
         assert!(store.commit(&cut, u64::from(CHUNK_BYTES) + 1).is_err(), "chunk 1 is missing");
         store.discard(&cut);
         store.create(8).unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    // If this failed, other users of the machine would read all collections, whatever the permissions of their tables.
+    #[test]
+    fn files_are_for_the_user_of_the_server_alone() {
+        let folder = folder("modes");
+        let directory = folder.join("new/data");
+        let (store, _) = Store::open(&directory).unwrap();
+        store.commit(&store.create(7).unwrap(), 0).unwrap();
+        let _unfinished = store.create(8).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!([mode(&folder.join("new")), mode(&directory)], [0o700; 2]);
+        let modes: Vec<u32> = fs::read_dir(&directory).unwrap().map(|entry| mode(&entry.unwrap().path())).collect();
+        assert_eq!(modes, [0o600; 4], "the number, a part, its checksums, and one that is written");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    // If this failed, a part that was deleted or replaced would pass for intact until the server ends.
+    #[test]
+    fn part_whose_files_are_others_is_not_current() {
+        let folder = folder("replaced");
+        let (store, _) = Store::open(&folder).unwrap();
+        store.commit(&store.create(7).unwrap(), 0).unwrap();
+        for end in [".part", ".crc"] {
+            let part = store.part(7).unwrap();
+            assert!(store.is_current(7, &part));
+            let (path, aside) = (store.path(7, end), folder.join("aside"));
+            fs::rename(&path, &aside).unwrap();
+            assert!(!store.is_current(7, &part), "{end} is gone");
+            fs::copy(&aside, &path).unwrap();
+            assert!(!store.is_current(7, &part), "{end} is another file");
+            assert!(store.is_current(7, &store.part(7).unwrap()));
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 

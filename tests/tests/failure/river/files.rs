@@ -8,10 +8,10 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions};
-use ddss_river::{FileServer, Files, FilesOptions, QueueError};
+use ddss_river::{Damage, FileServer, Files, FilesOptions, QueueError};
 use ddss_testkit::{Daemon, PrivateMounts, Process, pattern};
 
 const CHILD: &str = "DDSS_TEST_FILES";
@@ -121,6 +121,14 @@ fn two_servers(test: &str) -> ([Daemon; 2], [Server; 2]) {
     (nodes, servers)
 }
 
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn read_all(files: &mut Files, name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     files.read(name).unwrap().read_to_end(&mut bytes).unwrap();
@@ -204,6 +212,65 @@ fn damaged_chunks_come_from_the_other_mirror_and_lost_ones_are_named() {
     assert!(text.contains("of part 0 of collection pages is lost on file servers"), "{text}");
 }
 
+// If this failed, a deleted part would pass for intact until its server ends, and an absent server for a broken network.
+#[test]
+fn deleted_part_is_found_and_an_absent_mirror_is_named() {
+    if is_child() {
+        return;
+    }
+    let (nodes, mut servers) = two_servers("deleted_part_is_found_and_an_absent_mirror_is_named");
+    let mut files = Files::join(&connect(nodes[0].folder()), options()).unwrap();
+    let content = pattern(3, 5 * CHUNK);
+    let loaded = files.load("pages", &mut Cursor::new(&content)).unwrap();
+    assert_same(&read_all(&mut files, "pages"), &content);
+    assert_eq!(files.verify("pages").unwrap(), []);
+    let part = |server: &Server| {
+        let mut paths = fs::read_dir(&server.directory).unwrap().map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|end| end == "part")).unwrap()
+    };
+    // The server has it open.
+    let (path, aside) = (part(&servers[0]), nodes[0].folder().join("aside"));
+    fs::rename(&path, &aside).unwrap();
+    let damages = files.verify("pages").unwrap();
+    assert!(matches!(damages[..], [Damage { part: 0, chunk: Some(0), .. }]), "{damages:?}");
+    fs::copy(&aside, &path).unwrap();
+    assert_eq!(files.verify("pages").unwrap(), []);
+
+    servers[0].damage(2..3);
+    servers[1].process.kill().unwrap();
+    let damaged = damages[0].server;
+    let absent = *loaded.servers.iter().find(|server| **server != damaged).unwrap();
+    let mut few = Files::join(&connect(nodes[0].folder()), options().timeout(SHORT)).unwrap();
+    let mut reader = few.read("pages").unwrap();
+    let error = loop {
+        match reader.next_chunk() {
+            Ok(bytes) => drop(bytes.expect("the end is lost")),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let expected = format!(
+        "chunk 2 of part 0 of collection pages did not come within 2s: it is damaged or missing on file server \
+         {damaged:016x}, file server {absent:016x} is not connected"
+    );
+    assert_eq!(error, expected);
+}
+
+// If this failed, a process would take the place of a living server, or believe that the catalogue survives a node.
+#[test]
+fn other_settings_than_those_of_the_servers_are_refused() {
+    if is_child() {
+        return;
+    }
+    let (nodes, _servers) = two_servers("other_settings_than_those_of_the_servers_are_refused");
+    let refused = |options: FilesOptions| Files::join(&connect(nodes[0].folder()), options).unwrap_err().to_string();
+    assert_eq!(
+        refused(options().lease(Duration::from_secs(1))),
+        "queue river/files has lease in ms 10000, and this process wants 1000: use the same in all processes"
+    );
+    let one_copy = refused(options().copies(2));
+    assert!(one_copy.starts_with("river/files is stored on one node, and this process wants 2 copies"), "{one_copy}");
+}
+
 // If this failed, files that nobody reads would fill the disks, and a process could not load after four failures.
 #[test]
 fn failed_loading_leaves_no_parts() {
@@ -230,6 +297,63 @@ fn failed_loading_leaves_no_parts() {
     // The aborts came before the new part: a server takes messages in their order.
     servers.iter().for_each(|server| assert_eq!(names(server).len(), 3, "{:?}", names(server)));
     assert_same(&read_all(&mut files, "pages"), b"bytes");
+    // A process that ends at the error, as a command does.
+    for _ in 0..5 {
+        let mut files = join(&nodes[0]);
+        files.load("more", &mut Cursor::new(pattern(1, 260 * CHUNK)).chain(Broken)).unwrap_err();
+        drop(files);
+        until("the parts are dropped", || servers.iter().all(|server| names(server).len() == 3));
+    }
+}
+
+// If this failed, one disk would be full while others are empty, and readers would gain nothing from further servers.
+#[test]
+fn parts_of_a_collection_lie_on_all_servers() {
+    if is_child() {
+        return;
+    }
+    let test = "parts_of_a_collection_lie_on_all_servers";
+    let (nodes, _two) = two_servers(test);
+    let _others = [serve(test, &nodes[0], "c"), serve(test, &nodes[1], "d")];
+    let bytes = (128 << 20) + 1;
+    let loaded = join(&nodes[0]).load("pages", &mut std::io::repeat(7).take(bytes)).unwrap();
+    assert_eq!((loaded.parts, loaded.bytes, loaded.servers.len()), (3, bytes, 4));
+    let mut reader = join(&nodes[1]);
+    let (found, differing) = reader
+        .read("pages")
+        .unwrap()
+        .bytes()
+        .fold((0, 0), |(found, differing), byte| (found + 1, differing + u64::from(byte.unwrap() != 7)));
+    assert_eq!((found, differing), (bytes, 0));
+}
+
+// If this failed, a busy disk would cut a healthy server off from all its users, for as long as they live.
+#[test]
+fn server_whose_disk_is_slow_is_not_lost() {
+    if is_child() {
+        return;
+    }
+    let test = "server_whose_disk_is_slow_is_not_lost";
+    let nodes = Daemon::pair().unwrap();
+    let (library, slow) = (nodes[0].folder().join("slow_disk.so"), nodes[0].folder().join("slow"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/failure/river/slow_disk.c");
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is there, as for the build");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env("LD_PRELOAD", library).env("DDSS_TEST_SLOW_SYNC", &slow);
+    let mut process = start_by(command, test, &nodes[0], "serve", &nodes[0].folder().join("a"));
+    number(&mut process);
+    let mut other = serve(test, &nodes[1], "b");
+    let (mut files, mut reader) = (join(&nodes[0]), join(&nodes[1]));
+    // Both are connected before.
+    files.load("small", &mut Cursor::new(b"bytes")).unwrap();
+    assert_same(&read_all(&mut reader, "small"), b"bytes");
+    fs::write(&slow, b"").unwrap();
+    let content = pattern(3, 2 * CHUNK);
+    files.load("pages", &mut Cursor::new(&content)).unwrap();
+    assert!(!slow.exists(), "no sync was slow");
+    other.process.kill().unwrap();
+    assert_same(&read_all(&mut reader, "pages"), &content);
 }
 
 // If this failed, half a collection would be taken for a whole one, or a lost server would stop its writers.
@@ -245,7 +369,9 @@ fn interrupted_loading_leaves_no_collection() {
     assert_eq!(unknown(&mut files), "there is no collection pages: load it");
     let mut loader = start(test, &nodes[1], "load", Path::new("loader"));
     loader.wait_until(PATIENCE, |loader| loader.stdout().contains("stalls")).unwrap();
-    assert_eq!(unknown(&mut files), "there is no collection pages: load it");
+    let incomplete = "collection pages is not complete: wait for its loader; if that was killed, release river/files/pages and \
+                      load it again";
+    assert_eq!(unknown(&mut files), incomplete);
     loader.kill().unwrap();
     let exists = files.load("pages", &mut Cursor::new(b"bytes")).unwrap_err().to_string();
     assert_eq!(exists, "collection pages exists: release river/files/pages before you load it again");

@@ -1,5 +1,6 @@
 //! The commands of mirrored files: `river serve`, `load`, `cat`, `files`, `verify` and `repair`.
 
+use super::source::Source;
 use crate::arguments::river::{RiverFilesOptions, RiverLoadOptions, RiverServeOptions};
 use crate::arguments::values::DaemonOptions;
 use crate::connect::connect;
@@ -13,6 +14,7 @@ use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{Write, stdin, stdout};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Time between two looks for a signal.
@@ -30,12 +32,18 @@ fn join(named: &RiverFilesOptions, copies: u8) -> Result<Files, CommandError> {
 pub(super) fn serve(arguments: &RiverServeOptions) -> Result<(), CommandError> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
     let client = connect(&arguments.place)?;
-    let server = FileServer::start(&client, &arguments.directory, options(arguments.listen))?;
+    let options = options(arguments.listen).copies(arguments.copies);
+    let server = FileServer::start(&client, &arguments.directory, options)?;
     println!("file server {:016x} serves {}", server.number(), arguments.directory.display());
     while signals.pending().next().is_none() {
-        if server.has_ended() {
-            let error = "this file server was stopped for longer than its lease, and serves nobody: start it again";
-            return Err(CommandError::Refused(error.to_owned()));
+        match server.failure() {
+            None => {}
+            Some(QueueError::Fenced { .. }) => {
+                let error = "this file server was stopped for longer than its lease, or river/files was released or lost: no \
+                             process finds it any more; start it again";
+                return Err(CommandError::Refused(error.to_owned()));
+            }
+            Some(error) => return Err(error.into()),
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -44,12 +52,18 @@ pub(super) fn serve(arguments: &RiverServeOptions) -> Result<(), CommandError> {
 
 pub(super) fn load(arguments: &RiverLoadOptions, json: bool) -> Result<(), CommandError> {
     let RiverLoadOptions { files, file, copies } = arguments;
-    let opened = file.as_ref().map(|file| File::open(file).map_err(CommandError::file("open", file))).transpose()?;
-    let mut joined = join(files, *copies)?;
-    let loaded = match opened {
-        Some(mut file) => joined.load(&files.name, &mut file)?,
-        None => joined.load(&files.name, &mut stdin().lock())?,
+    let opened = match file {
+        Some(file) => File::open(file).map_err(CommandError::file("open", file))?,
+        None => stdin().as_fd().try_clone_to_owned().map_err(CommandError::system("read standard input"))?.into(),
     };
+    let mut source = Source::new(opened).map_err(CommandError::system("listen to signals"))?;
+    let mut joined = join(files, *copies)?;
+    source.check()?;
+    let loaded = joined.load(&files.name, &mut source);
+    if loaded.is_err() {
+        source.check()?;
+    }
+    let loaded = loaded?;
     if json {
         println!("{}", as_json(&files.name, Some(&loaded)));
     } else {
@@ -89,7 +103,7 @@ pub(super) fn list(place: &DaemonOptions, json: bool) -> Result<(), CommandError
     for (name, found) in &found {
         let cells = match found {
             Ok(found) => [format_bytes(found.bytes), found.parts.to_string(), found.servers.len().to_string()],
-            Err(QueueError::UnknownCollection { .. }) => ["incomplete".to_owned(), String::new(), String::new()],
+            Err(QueueError::Incomplete { .. }) => ["incomplete".to_owned(), String::new(), String::new()],
             Err(error) => {
                 print_warning(&format!("{name}: {error}"));
                 ["unreadable".to_owned(), String::new(), String::new()]

@@ -8,6 +8,7 @@ mod messages;
 mod program;
 mod river_command;
 mod run;
+mod source;
 mod top;
 mod units;
 mod work;
