@@ -48,5 +48,8 @@ each_bug_is_found! {
     mirror_bytes_of_another_generation_are_found: ForeignGeneration by "unexpected",
     lag_ignored_is_found: LagIgnored by "lag",
     unit_finished_by_a_fenced_worker_is_found: FencedFinish by "fenced",
+    claim_that_expires_despite_renewals_is_found: RenewalIgnored by "fenced",
+    claim_that_expires_in_an_outage_is_found: OutageCounted by "fenced",
+    messages_of_a_dead_producer_that_are_forgotten_are_found: DeadProducerForgotten by "lost",
     chunks_forgotten_by_loss_are_found: ChunksForgotten by "end",
 }

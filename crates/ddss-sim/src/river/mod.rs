@@ -2,7 +2,7 @@
 //!
 //! `agenda` orders events in time. `queue` runs both ends of a queue over simulated connections, with processes that are
 //! killed or stopped and connections that end. `files` runs readers and file servers of mirrored parts, `units`
-//! workers that claim units of a table.
+//! workers that claim units of a table and renew their claims.
 
 mod agenda;
 #[cfg(test)]

@@ -37,7 +37,8 @@ fn unit_counts(counts: &UnitCounts) -> Vec<(&'static str, u64)> {
         ("units_refused", counts.refused),
         ("units_failed", counts.failed),
         ("workers_lost", counts.deaths),
-        ("workers_fenced", counts.fenced),
+        ("units_renewed", counts.renewals),
+        ("table_outages", counts.outages),
     ]
 }
 

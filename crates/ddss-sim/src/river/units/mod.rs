@@ -1,7 +1,10 @@
-//! Workers of a unit queue over a simulated table, with workers that are killed or stopped.
+//! Workers of a unit queue over a simulated table: they renew their claims, are killed or stopped, and the table is away at times.
 //!
-//! `table` holds cursors and rows and judges each change. `world` holds the processes. `run` executes events.
+//! `table` holds cursors and rows and judges each change. `world` holds the processes. `program` renews a claim and ends its unit,
+//! `fault` is what goes wrong, and `run` executes events.
 
+mod fault;
+mod program;
 mod run;
 mod table;
 mod world;

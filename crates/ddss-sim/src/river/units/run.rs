@@ -1,11 +1,9 @@
 //! One run of workers.
 
-use super::world::{Event, Fault, LEASE_US, UnitCounts, UnitsPlan, World};
+use super::world::{Event, Fault, UnitCounts, UnitsPlan, World};
 use crate::random::Random;
-use ddss_river_core::{PutResult, UnitAction, UnitEvent, WorkerId};
+use ddss_river_core::{ListId, PutResult, UnitAction, UnitEvent, UnitState, WorkerId};
 
-/// Workers of a run at most. A few die by faults, and three by a unit that ends its workers.
-const WORKERS_MAX: usize = 32;
 /// Events of a run at most.
 const EVENTS_MAX: u64 = 500_000;
 
@@ -21,7 +19,7 @@ pub(crate) fn run_units(plan: UnitsPlan, random: Random) -> UnitsResult {
     let mut world = World::new(plan, random);
     for _ in 0..world.plan.workers {
         let id = world.add_worker();
-        world.agenda.add(0, Event::Start(id));
+        world.agenda.add(0, Event::Search(id));
     }
     for (at_us, fault) in world.plan.faults.clone() {
         world.agenda.add_at(at_us, Event::Fault(fault));
@@ -43,9 +41,9 @@ pub(crate) fn run_units(plan: UnitsPlan, random: Random) -> UnitsResult {
 impl World {
     fn handle(&mut self, event: Event) {
         let target = match &event {
-            Event::Reply(id, _) | Event::Worked(id) | Event::Changed(id) | Event::Start(id) => Some(*id),
-            Event::Fence(id) | Event::NoticeDeath(id, _) => Some(*id),
-            _ => None,
+            Event::Reply(id, _) | Event::Worked(id) | Event::Search(id) => Some(*id),
+            Event::Renew(id, _) | Event::Renewed(id, _) | Event::CheckClaim(id) => Some(*id),
+            Event::Call(..) | Event::Renewal(..) | Event::Resume(_) | Event::Fault(_) => None,
         };
         if let Some(worker) = target.map(|id| &mut self.workers[id as usize]) {
             if worker.is_killed {
@@ -56,24 +54,19 @@ impl World {
             }
         }
         match event {
-            Event::Call(caller, call, is_lost) => self.call(caller, call, is_lost),
+            Event::Call(..) | Event::Renewal(..) if self.agenda.now_us < self.away_until_us => {
+                // A call waits for the table, and may come in another order then.
+                let late_us = self.random.below(2 * self.plan.latency_us);
+                self.agenda.add_at(self.away_until_us + late_us, event);
+            }
+            Event::Call(caller, by, call, is_lost) => self.call(caller, by, call, is_lost),
             Event::Reply(id, event) => self.worker_event(id, event),
-            Event::NoticeDeath(id, dead) => self.worker_event(id, UnitEvent::Dead(dead)),
-            Event::Worked(id) => {
-                let mut out = Vec::new();
-                self.workers[id as usize].engine.finish(8, &mut out);
-                self.execute(id, out);
-            }
-            Event::Changed(id) => {
-                self.workers[id as usize].seen = self.table.changes;
-                self.worker_event(id, UnitEvent::Changed);
-            }
-            Event::Start(id) => self.claim(id),
-            Event::Declare(id) => self.declare(id),
-            Event::Fence(id) => {
-                self.workers[id as usize].has_ended = true;
-                self.worker_event(id, UnitEvent::Fenced);
-            }
+            Event::Worked(id) => self.end_unit(id),
+            Event::Search(id) => self.search(id),
+            Event::Renew(id, number) => self.renew(id, number),
+            Event::Renewal(id, number, claim, is_lost) => self.execute_renewal(id, number, claim, is_lost),
+            Event::Renewed(id, result) => self.end_renewal(id, result),
+            Event::CheckClaim(id) => self.check_claim(id),
             Event::Resume(id) => {
                 let worker = &mut self.workers[id as usize];
                 worker.is_stopped = false;
@@ -83,28 +76,53 @@ impl World {
         }
     }
 
-    fn latency_us(&mut self) -> u64 {
-        1 + self.random.below(2 * self.plan.latency_us)
-    }
-
-    fn claim(&mut self, id: u32) {
+    /// Looks for a unit under a new number, in the lists as they are now.
+    fn search(&mut self, id: u32) {
+        self.numbers += 1;
+        let (number, counts, reopened) = (WorkerId(self.numbers), self.table.counts.clone(), self.table.reopened);
         let worker = &mut self.workers[id as usize];
-        worker.seen = self.table.changes;
+        if worker.has_ended {
+            return;
+        }
+        worker.number = number;
+        worker.engine.renumber(number);
+        for (list, count) in counts.iter().enumerate() {
+            worker.engine.grow(ListId(list as u16), *count).expect("few units");
+        }
+        worker.counts = counts;
+        if std::mem::replace(&mut worker.reopened, reopened) != reopened {
+            worker.engine.reopen();
+        }
         let mut out = Vec::new();
         worker.engine.claim(&mut out);
         self.execute(id, out);
     }
 
     fn worker_event(&mut self, id: u32, event: UnitEvent) {
+        let now_us = self.agenda.now_us;
+        let worker = &mut self.workers[id as usize];
+        // Behind the read the table could be written: its reply says so.
+        if let (UnitEvent::Got(row, version), Some(unit)) = (event, worker.reads.take()) {
+            match row.state {
+                UnitState::Claimed(dead) if worker.leases.observe(unit, version, now_us) => {
+                    worker.engine.handle(UnitEvent::Dead(dead), &mut Vec::new());
+                }
+                UnitState::Claimed(_) => {}
+                UnitState::Open | UnitState::Done(_) | UnitState::Failed => worker.leases.forget(unit),
+            }
+        }
         let mut out = Vec::new();
-        self.workers[id as usize].engine.handle(event, &mut out);
+        worker.engine.handle(event, &mut out);
         self.execute(id, out);
     }
 
-    fn execute(&mut self, id: u32, actions: Vec<UnitAction>) {
+    pub(crate) fn execute(&mut self, id: u32, actions: Vec<UnitAction>) {
         for action in actions {
             match action {
                 UnitAction::Add(_) | UnitAction::Put { .. } | UnitAction::Get(_) => {
+                    if let UnitAction::Get(unit) = action {
+                        self.workers[id as usize].reads = Some(unit);
+                    }
                     self.send(id, action);
                 }
                 UnitAction::Claimed(claim) => {
@@ -112,24 +130,20 @@ impl World {
                     if self.plan.poison == Some(claim.unit) {
                         self.agenda.add(0, Event::Fault(Fault::Kill(id)));
                     } else {
-                        let after_us = 1 + self.random.below(2 * self.plan.work_us);
-                        self.agenda.add(after_us, Event::Worked(id));
+                        self.begin(id, claim);
                     }
                 }
                 UnitAction::Finished(_) => {
                     self.counts.finished += 1;
-                    self.agenda.add(0, Event::Start(id));
+                    self.agenda.add(0, Event::Search(id));
                 }
                 UnitAction::Refused(_) => {
                     self.counts.refused += 1;
-                    self.agenda.add(0, Event::Start(id));
+                    self.agenda.add(0, Event::Search(id));
                 }
                 UnitAction::Wait => {
-                    let worker = &mut self.workers[id as usize];
-                    worker.is_waiting = worker.seen == self.table.changes;
-                    if !worker.is_waiting {
-                        self.agenda.add(1, Event::Changed(id));
-                    }
+                    let after_us = self.plan.look_us + self.random.below(self.plan.latency_us);
+                    self.agenda.add(after_us, Event::Search(id));
                 }
                 UnitAction::Ended => self.end_worker(id),
             }
@@ -138,8 +152,10 @@ impl World {
 
     fn end_worker(&mut self, id: u32) {
         let worker = &mut self.workers[id as usize];
+        let knows_all = worker.reopened == self.table.reopened;
         if !std::mem::replace(&mut worker.has_ended, true)
-            && let Some(unit) = self.table.first_open()
+            && knows_all
+            && let Some(unit) = self.table.first_open(&worker.counts)
         {
             self.table.violations.push(format!("end: worker {id} ended before {unit:?}"));
         }
@@ -147,8 +163,7 @@ impl World {
 
     /// Sends a call, whose outcome may stay unknown: then it is executed later, or not at all.
     fn send(&mut self, caller: u32, call: UnitAction) {
-        let can_be_lost = !matches!(call, UnitAction::Get(_));
-        let is_lost = can_be_lost && self.plan.unknown_one_in > 0 && self.random.one_in(self.plan.unknown_one_in);
+        let is_lost = !matches!(call, UnitAction::Get(_)) && self.is_lost();
         let latency_us = self.latency_us();
         if is_lost {
             let unknown = match call {
@@ -161,77 +176,15 @@ impl World {
             }
         }
         let late_us = if is_lost { self.random.below(4 * self.plan.latency_us) } else { 0 };
-        self.agenda.add(latency_us + late_us, Event::Call(caller, call, is_lost));
+        let by = self.workers[caller as usize].number;
+        self.agenda.add(latency_us + late_us, Event::Call(caller, by, call, is_lost));
     }
 
-    fn call(&mut self, caller: u32, call: UnitAction, is_lost: bool) {
-        let changes = self.table.changes;
-        let reply = self.table.execute(call);
+    fn call(&mut self, caller: u32, by: WorkerId, call: UnitAction, is_lost: bool) {
+        let reply = self.table.execute(by, call, self.agenda.now_us);
         if !is_lost {
             let latency_us = self.latency_us();
             self.agenda.add(latency_us, Event::Reply(caller, reply));
-        }
-        if self.table.changes != changes {
-            for id in 0..self.workers.len() as u32 {
-                if std::mem::take(&mut self.workers[id as usize].is_waiting) {
-                    let latency_us = self.latency_us();
-                    self.agenda.add(latency_us, Event::Changed(id));
-                }
-            }
-        }
-    }
-
-    fn inject(&mut self, fault: Fault) {
-        match fault {
-            Fault::Kill(id) => {
-                let Some(worker) = self.workers.get_mut(id as usize).filter(|worker| !worker.is_killed) else { return };
-                worker.is_killed = true;
-                self.counts.deaths += 1;
-                self.agenda.add(LEASE_US, Event::Declare(id));
-                self.replace();
-            }
-            Fault::Stop(id, for_us) => {
-                let Some(worker) = self.workers.get_mut(id as usize) else { return };
-                if worker.is_killed || worker.is_dead || worker.is_stopped {
-                    return;
-                }
-                worker.is_stopped = true;
-                self.agenda.add(for_us, Event::Resume(id));
-                if for_us > LEASE_US {
-                    self.agenda.add(LEASE_US, Event::Declare(id));
-                }
-            }
-        }
-    }
-
-    /// Starts a worker in place of one that is gone.
-    fn replace(&mut self) {
-        if self.workers.len() == WORKERS_MAX {
-            return self.table.violations.push(format!("end: {WORKERS_MAX} workers were not enough"));
-        }
-        let (id, after_us) = (self.add_worker(), self.random.below(1_000));
-        for dead in self.table.dead.clone() {
-            self.worker_event(id, UnitEvent::Dead(dead));
-        }
-        self.agenda.add(after_us, Event::Start(id));
-    }
-
-    fn declare(&mut self, id: u32) {
-        let worker = &mut self.workers[id as usize];
-        if std::mem::replace(&mut worker.is_dead, true) {
-            return;
-        }
-        if !worker.is_killed {
-            self.counts.fenced += 1;
-            // The worker learns it late: until then it may try to finish its unit.
-            let after_us = self.random.below(2_000);
-            self.agenda.add(LEASE_US + after_us, Event::Fence(id));
-            self.replace();
-        }
-        self.table.dead.insert(WorkerId(id));
-        for other in (0..self.workers.len() as u32).filter(|other| *other != id) {
-            let after_us = self.random.below(500);
-            self.agenda.add(after_us, Event::NoticeDeath(other, WorkerId(id)));
         }
     }
 
@@ -240,7 +193,7 @@ impl World {
         if !self.table.violations.is_empty() {
             return;
         }
-        if let Some(unit) = self.table.first_open() {
+        if let Some(unit) = self.table.first_open(&self.table.counts) {
             self.table.violations.push(format!("lost: {unit:?} is neither done nor failed"));
         }
         let open = self.workers.iter().position(|worker| !worker.is_killed && !worker.has_ended);
