@@ -306,7 +306,11 @@ fn consumer_takes_the_messages_of_a_dead_producer_before_it_ends() {
         let shown: Value = serde_json::from_str(&done(&daemon, &["river", "show", "q", "--json"])).unwrap();
         shown["members"].as_array().unwrap().clone()
     };
-    until("both messages have left", || members().iter().any(|member| member["held"] == 2 && member["taken"] == 1));
+    until("both messages have left", || {
+        let members = members();
+        let has = |name: &str, count: u64| members.iter().any(|member| member[name] == count);
+        has("held", 2) && has("taken", 1)
+    });
     producer.kill().unwrap();
     until("its death is known", || members().len() == 1);
     std::fs::write(go, b"").unwrap();
