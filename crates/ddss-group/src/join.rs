@@ -241,10 +241,6 @@ fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, Joi
         let theirs = members_of(table.len(), options.extra_rows).ok_or(RowError { row: 0 })?;
         return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
     }
-    // Without the second copy the group would not outlive a node, though its user believes so.
-    if options.copies > 1 && table.segment().stat()?.replication == ReplicationInfo::None {
-        return Err(JoinError::OneCopy { group: name.to_owned(), ours: options.copies });
-    }
     Ok(table)
 }
 
@@ -268,6 +264,10 @@ fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, J
     }
     if group.settings != options.settings {
         return Err(JoinError::OtherSettings { group: name.to_owned(), theirs: Box::new(group.settings) });
+    }
+    // Without the second copy the group would not outlive a node, though its user believes so.
+    if options.copies > 1 && table.segment().stat()?.replication == ReplicationInfo::None {
+        return Err(JoinError::OneCopy { group: name.to_owned(), ours: options.copies });
     }
     Ok(group)
 }

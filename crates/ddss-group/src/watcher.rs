@@ -102,7 +102,9 @@ impl Watcher {
             }
         };
         self.missing = 0;
-        let is_replaced = !self.is_ours(&row);
+        // A row that cannot be read is for the other members to report.
+        let found = MemberRow::decode(&row, row_of(self.ours.member));
+        let is_replaced = found.is_ok_and(|found| found.is_none_or(|found| found.run != self.ours.run));
         if is_replaced {
             self.report(Change::Replaced);
         }

@@ -453,6 +453,7 @@ fn join_group(
     // As its checkpoints, the directory survives a node. One that belongs to no cluster keeps one copy.
     match join(2) {
         Err(JoinError::Client(error)) if error.kind() == ddss::ErrorKind::Unsupported => join(1),
+        Err(JoinError::OneCopy { .. }) => join(1),
         ended => ended,
     }
 }
