@@ -302,11 +302,20 @@ pub(super) fn assert_complete(all: &[(u32, bool, u16)]) -> BTreeMap<u32, Vec<boo
 
 /// Waits until so many processes have joined the flow.
 pub(super) fn until_joined(daemon: &Daemon, members: usize) {
+    until_flow(daemon, |found| found.members.len() >= members);
+}
+
+/// Waits until a process has joined the flow.
+pub(super) fn until_member(daemon: &Daemon, process: &Process) {
+    until_flow(daemon, |found| found.members.iter().any(|member| member.process == process.pid()));
+}
+
+fn until_flow(daemon: &Daemon, is_so: impl Fn(&FlowInfo) -> bool) {
     let (client, end) = (connect(daemon.folder()), Instant::now() + PATIENCE);
     loop {
         // While its table is created, some rows are missing.
         let found = FlowInfo::read(&client, NAME).ok().flatten();
-        if found.as_ref().is_some_and(|found| found.members.len() >= members) {
+        if found.as_ref().is_some_and(&is_so) {
             return;
         }
         assert!(Instant::now() < end, "{found:?}");
