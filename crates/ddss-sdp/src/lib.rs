@@ -15,7 +15,7 @@
 //!
 //! Limits of this implementation: the pipelined mode is never offered, memory to write to is never advertised and such
 //! advertisements of the peer are ignored, and a request to suspend the connection is an error. What a peer sent before
-//! a reset and was not read is lost. In an [`EnhancedStream`] an urgent byte is seen only once the ring has room for it.
+//! a reset and was not read is lost. Urgent data is never sent, and that of the peer is data of the stream.
 //!
 //! ```
 //! use ddss_sdp::{Addresses, EnhancedStream, Framing, Plan, StreamConfig, accept, connect, finish_connect};
@@ -67,8 +67,8 @@ pub mod limits;
 mod plan;
 
 pub use engine::{
-    Addresses, BasicStream, EnhancedStream, Outgoing, Readiness, ReadinessMarks, Source, StreamConfig, Terms,
-    ZeroCopyOutcome, accept, connect, finish_connect,
+    Addresses, BasicStream, EnhancedStream, Outgoing, Source, StreamConfig, Terms, ZeroCopyOutcome, accept, connect,
+    finish_connect,
 };
 pub use error::SdpError;
 pub use frame::{FrameReader, FrameWriter, Framing, IncomingSegment, OutgoingSegment, ReadRequest, Segment};

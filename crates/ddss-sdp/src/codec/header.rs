@@ -84,12 +84,6 @@ impl MessageKind {
 pub struct Flags(u8);
 
 impl Flags {
-    /// The last byte of the payload is urgent.
-    pub const OOB_PRES: Flags = Flags(1);
-    /// Urgent data waits behind this message.
-    pub const OOB_PEND: Flags = Flags(2);
-    /// The sender would use the pipelined mode.
-    pub const REQ_PIPE: Flags = Flags(4);
     /// The sender holds small writes back until this message is acknowledged. Only the enhanced plan has this flag.
     pub const ACK_WANTED: Flags = Flags(8);
 
@@ -97,12 +91,6 @@ impl Flags {
     #[must_use]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
-    }
-
-    /// Returns the flags of both operands.
-    #[must_use]
-    pub const fn union(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
     }
 
     /// Returns the byte in the header.

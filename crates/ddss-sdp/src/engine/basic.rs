@@ -4,7 +4,6 @@ use crate::codec::{Advertisement, Body, Flags, HEADER_BYTES, Header, SOURCE_BYTE
 use crate::engine::control::Control;
 use crate::engine::handshake::{StreamConfig, Terms};
 use crate::engine::private_buffers::{ReceiveBuffers, SendBuffers, SendEntry};
-use crate::engine::readiness::{Readiness, ReadinessMarks, ReadinessTracker};
 use crate::engine::zero_copy::{Source, ZeroCopyOutcome};
 use crate::error::SdpError;
 use crate::ledger::CopyLedger;
@@ -53,14 +52,9 @@ pub struct BasicStream {
     no_delay: bool,
     /// Time until which a small message waits.
     delay_until: Option<u64>,
-    urgent: Option<u8>,
-    /// Stream bytes received before the last urgent byte.
-    urgent_mark: Option<u64>,
-    received_bytes: u64,
     /// True once larger buffers of the peer were requested.
     is_growth_requested: bool,
     ledger: CopyLedger,
-    readiness: ReadinessTracker,
     failed: Option<SdpError>,
 }
 
@@ -79,12 +73,8 @@ impl BasicStream {
             receive_bytes: config.buffer_bytes as usize,
             no_delay: config.no_delay,
             delay_until: None,
-            urgent: None,
-            urgent_mark: None,
-            received_bytes: 0,
             is_growth_requested: false,
             ledger: CopyLedger::default(),
-            readiness: ReadinessTracker::default(),
             failed: None,
         })
     }
@@ -109,16 +99,6 @@ impl BasicStream {
         Ok(taken)
     }
 
-    /// Writes an urgent byte, which ends its message. Returns false if there is no room.
-    ///
-    /// # Errors
-    /// The stream was reset, or this side has closed its direction.
-    pub fn write_urgent(&mut self, byte: u8) -> Result<bool, SdpError> {
-        self.check_writable()?;
-        let entry = SendEntry { is_urgent: true, ..SendEntry::default() };
-        Ok(!self.control.zero_copy.blocks_data() && self.send.append_message(&[byte], entry))
-    }
-
     /// Reads bytes; `Some(0)` means the end of the stream, `None` that nothing has arrived yet.
     ///
     /// Advertised memory at this place of the stream is requested through the buffers; call [`source`](Self::source)
@@ -138,17 +118,6 @@ impl BasicStream {
         Ok(self.control.close.is_peer_closed.then_some(0))
     }
 
-    /// Takes the last urgent byte of the peer.
-    pub fn take_urgent(&mut self) -> Option<u8> {
-        self.urgent.take()
-    }
-
-    /// Returns the number of stream bytes before the last urgent byte.
-    #[must_use]
-    pub fn urgent_mark(&self) -> Option<u64> {
-        self.urgent_mark
-    }
-
     /// Returns the message to send next; the caller has to send it. `now_ms` is any clock that never goes back.
     pub fn next_message(&mut self, now_ms: u64) -> Option<Outgoing<'_>> {
         if self.failed.is_some() {
@@ -165,12 +134,8 @@ impl BasicStream {
             && self.control.may_send_data()
             && !self.is_delayed(entry, now_ms)
         {
-            let mut flags = if entry.is_urgent { Flags::OOB_PRES } else { Flags::default() };
-            if self.send.has_urgent_behind() {
-                flags = flags.union(Flags::OOB_PEND);
-            }
             let body = entry.body();
-            let header = self.control.header(&body, flags, posted);
+            let header = self.control.header(&body, Flags::default(), posted);
             return Some(outgoing(&header, &body, self.send.pop()));
         }
         if !self.control.is_credit_update_due(posted) {
@@ -227,21 +192,15 @@ impl BasicStream {
             return Err(SdpError::MessageLength { mid: header.kind.mid(), len: header.len });
         }
         let body = Body::decode(&header, rest)?;
-        let payload = body.payload_bytes();
-        let urgent = message.last().copied().filter(|_| payload > 0 && header.flags.contains(Flags::OOB_PRES));
         self.control.receive(&header, &body)?;
         if self.control.close.is_reset {
             self.send.clear();
             return Ok(());
         }
-        self.received_bytes += (payload - usize::from(urgent.is_some())) as u64;
-        if urgent.is_some() {
-            (self.urgent, self.urgent_mark) = (urgent, Some(self.received_bytes));
-        }
         if let Body::ChRcvBuf(wanted) = body {
             self.grow(wanted);
         }
-        self.receive.take(&body, usize::from(urgent.is_some()));
+        self.receive.take(&body);
         Ok(())
     }
 
@@ -330,7 +289,6 @@ impl BasicStream {
     pub fn end_source_read(&mut self, bytes: u32) -> Result<(), SdpError> {
         self.control.zero_copy.end_read(bytes, &mut self.control.pending)?;
         self.ledger.read += u64::from(bytes);
-        self.received_bytes += u64::from(bytes);
         Ok(())
     }
 
@@ -350,33 +308,6 @@ impl BasicStream {
     #[must_use]
     pub fn plan(&self) -> crate::Plan {
         self.control.plan
-    }
-
-    /// Sets the marks of [`readiness`](Self::readiness).
-    pub fn set_marks(&mut self, marks: ReadinessMarks) {
-        self.readiness.marks = marks;
-    }
-
-    /// Returns which marks are reached now.
-    #[must_use]
-    pub fn readiness(&self) -> Readiness {
-        let is_over = self.check().is_err();
-        let is_readable = is_over || self.control.close.is_peer_closed || self.control.zero_copy.source().is_some();
-        let readable = if is_readable { usize::MAX } else { self.receive.bytes() };
-        let writable = if is_over {
-            usize::MAX
-        } else if self.control.zero_copy.blocks_data() {
-            0
-        } else {
-            self.send.room(self.message_payload())
-        };
-        self.readiness.level(readable, writable)
-    }
-
-    /// Returns which marks were reached since the last call.
-    pub fn take_readiness(&mut self) -> Readiness {
-        let now = self.readiness();
-        self.readiness.edge(now)
     }
 
     fn check(&self) -> Result<(), SdpError> {
@@ -400,10 +331,8 @@ impl BasicStream {
 
     /// Returns true if the first buffer waits for an acknowledgement or the clock.
     fn is_delayed(&mut self, entry: SendEntry, now_ms: u64) -> bool {
-        let is_complete = entry.is_urgent
-            || entry.advertisement.is_some()
-            || entry.bytes >= self.message_payload()
-            || self.send.count() > 1;
+        let is_complete =
+            entry.advertisement.is_some() || entry.bytes >= self.message_payload() || self.send.count() > 1;
         let is_pushed = self.no_delay || self.control.close.is_write_closed || self.control.is_all_acknowledged();
         let until = *self.delay_until.get_or_insert(now_ms.saturating_add(NAGLE_MS));
         let is_delayed = !is_complete && !is_pushed && now_ms < until;

@@ -3,7 +3,6 @@
 use crate::codec::{Body, Flags, HEADER_BYTES, Header, SOURCE_BYTES};
 use crate::engine::control::{Acknowledgement, Control};
 use crate::engine::handshake::{StreamConfig, Terms};
-use crate::engine::readiness::{Readiness, ReadinessMarks, ReadinessTracker};
 use crate::error::SdpError;
 use crate::frame::{Frame, FrameReader, FrameWriter, Framing};
 use crate::ledger::CopyLedger;
@@ -28,12 +27,8 @@ pub struct EnhancedStream {
     read_of_first: usize,
     /// Unread stream bytes.
     readable: usize,
-    urgent: Option<u8>,
-    urgent_mark: Option<u64>,
-    received_bytes: u64,
     hold: Hold,
     ledger: CopyLedger,
-    readiness: ReadinessTracker,
     failed: Option<SdpError>,
 }
 
@@ -71,12 +66,8 @@ impl EnhancedStream {
             open: None,
             read_of_first: 0,
             readable: 0,
-            urgent: None,
-            urgent_mark: None,
-            received_bytes: 0,
             hold: Hold { is_allowed: !config.no_delay, unlooked: 0 },
             ledger: CopyLedger::default(),
-            readiness: ReadinessTracker::default(),
             failed: None,
         })
     }
@@ -102,20 +93,6 @@ impl EnhancedStream {
         self.ledger.written += done as u64;
         self.hold.unlooked += done;
         Ok(done)
-    }
-
-    /// Writes an urgent byte in a message of its own. Returns false if there is no room.
-    ///
-    /// # Errors
-    /// The stream was reset, or this side has closed its direction.
-    pub fn write_urgent(&mut self, byte: u8) -> Result<bool, SdpError> {
-        self.check_writable()?;
-        if !self.open_message(&Body::Data(0), Flags::OOB_PRES, 1) {
-            return Ok(false);
-        }
-        self.writer.append_body(&[byte]);
-        self.close_message();
-        Ok(true)
     }
 
     /// Reads bytes; `Some(0)` means the end of the stream, `None` that nothing has arrived yet.
@@ -144,17 +121,6 @@ impl EnhancedStream {
             self.control.acknowledgement = Acknowledgement::Due;
         }
         Ok(self.control.close.is_peer_closed.then_some(0))
-    }
-
-    /// Takes the last urgent byte of the peer. It arrives in the order of the stream.
-    pub fn take_urgent(&mut self) -> Option<u8> {
-        self.urgent.take()
-    }
-
-    /// Returns the number of stream bytes before the last urgent byte.
-    #[must_use]
-    pub fn urgent_mark(&self) -> Option<u64> {
-        self.urgent_mark
     }
 
     /// Returns bytes to send now, in one or two slices; [`sent`](Self::sent) has to follow before any other call. The
@@ -268,26 +234,6 @@ impl EnhancedStream {
         self.control.plan
     }
 
-    /// Sets the marks of [`readiness`](Self::readiness).
-    pub fn set_marks(&mut self, marks: ReadinessMarks) {
-        self.readiness.marks = marks;
-    }
-
-    /// Returns which marks are reached now.
-    #[must_use]
-    pub fn readiness(&self) -> Readiness {
-        let is_over = self.check().is_err();
-        let readable = if is_over || self.control.close.is_peer_closed { usize::MAX } else { self.readable };
-        let writable = if is_over { usize::MAX } else { self.writer.room().max(self.writer.room_for_new()) };
-        self.readiness.level(readable, writable)
-    }
-
-    /// Returns which marks were reached since the last call.
-    pub fn take_readiness(&mut self) -> Readiness {
-        let now = self.readiness();
-        self.readiness.edge(now)
-    }
-
     fn check(&self) -> Result<(), SdpError> {
         match self.failed {
             Some(error) => Err(error),
@@ -365,24 +311,10 @@ impl EnhancedStream {
                 let payload = crate::limits::FRAME_PAYLOAD_MAX as u32;
                 self.control.pending.receive_buffer_ack = Some(payload);
             }
-            self.receive_payload(frame, &header, &body);
+            self.readable += body.payload_bytes();
         }
         self.free_frames();
         Ok(())
-    }
-
-    fn receive_payload(&mut self, frame: Frame, header: &Header, body: &Body) {
-        let payload = body.payload_bytes();
-        let mut bytes = payload;
-        if payload > 0 && header.flags.contains(Flags::OOB_PRES) {
-            let mut last = [0];
-            self.reader.copy_message(frame, frame.message_bytes - 1, &mut last);
-            bytes -= 1;
-            self.urgent = Some(last[0]);
-            self.urgent_mark = Some(self.received_bytes + bytes as u64);
-        }
-        self.received_bytes += bytes as u64;
-        self.readable += bytes;
     }
 
     /// Returns start and length of the stream bytes in a frame, from the end of the header. The frame was checked when
@@ -396,8 +328,7 @@ impl EnhancedStream {
             crate::codec::MessageKind::SrcAvail => SOURCE_BYTES,
             _ => return (0, 0),
         };
-        let bytes = header.body_bytes() - start;
-        (start, bytes - usize::from(bytes > 0 && header.flags.contains(Flags::OOB_PRES)))
+        (start, header.body_bytes() - start)
     }
 
     /// Frees frames without unread bytes at the front.

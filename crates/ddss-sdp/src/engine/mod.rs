@@ -6,11 +6,9 @@ mod enhanced;
 mod handshake;
 mod pending;
 mod private_buffers;
-mod readiness;
 mod zero_copy;
 
 pub use basic::{BasicStream, Outgoing};
 pub use enhanced::EnhancedStream;
 pub use handshake::{Addresses, StreamConfig, Terms, accept, connect, finish_connect};
-pub use readiness::{Readiness, ReadinessMarks};
 pub use zero_copy::{Source, ZeroCopyOutcome};

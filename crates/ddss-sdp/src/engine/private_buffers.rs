@@ -15,8 +15,6 @@ pub(crate) struct SendBuffers {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SendEntry {
     pub(crate) bytes: usize,
-    /// True if the last byte is urgent; nothing is appended to it.
-    pub(crate) is_urgent: bool,
     pub(crate) advertisement: Option<Advertisement>,
 }
 
@@ -30,7 +28,7 @@ impl SendEntry {
     }
 
     fn is_open(&self) -> bool {
-        !self.is_urgent && self.advertisement.is_none()
+        self.advertisement.is_none()
     }
 }
 
@@ -56,13 +54,6 @@ impl SendBuffers {
 
     pub(crate) fn is_full(&self) -> bool {
         self.count == self.entries.len()
-    }
-
-    /// Returns the bytes that fit, with at most `payload` bytes in a message.
-    pub(crate) fn room(&self, payload: usize) -> usize {
-        let payload = payload.min(self.buffer_bytes);
-        let open = self.last().filter(SendEntry::is_open).map_or(0, |last| payload.saturating_sub(last.bytes));
-        open + (self.entries.len() - self.count) * payload
     }
 
     /// Copies bytes behind those that wait; returns how many fitted.
@@ -96,11 +87,6 @@ impl SendBuffers {
 
     pub(crate) fn front(&self) -> Option<SendEntry> {
         (self.count > 0).then(|| self.entries[self.first])
-    }
-
-    /// Returns true if a buffer behind the first one ends with an urgent byte.
-    pub(crate) fn has_urgent_behind(&self) -> bool {
-        (1..self.count).any(|at| self.entries[self.slot(at)].is_urgent)
     }
 
     /// Removes the first buffer. Its bytes stay in place until the next append.
@@ -178,11 +164,10 @@ impl ReceiveBuffers {
         (self.count < self.unread.len()).then(|| &mut self.memory[slot * self.buffer_bytes..][..self.buffer_bytes])
     }
 
-    /// Takes the next free buffer into use: it holds the payload of a message with `body`, without its last `cut`
-    /// bytes.
-    pub(crate) fn take(&mut self, body: &Body, cut: usize) {
+    /// Takes the next free buffer into use: it holds the payload of a message with `body`.
+    pub(crate) fn take(&mut self, body: &Body) {
         let start = HEADER_BYTES + if matches!(body, Body::SrcAvail(..)) { SOURCE_BYTES } else { 0 };
-        let bytes = body.payload_bytes() - cut;
+        let bytes = body.payload_bytes();
         if bytes > 0 {
             let slot = (self.first + self.count) % self.unread.len();
             self.unread[slot] = (start, start + bytes);

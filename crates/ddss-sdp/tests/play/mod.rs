@@ -69,7 +69,7 @@ fn basic(input: &mut Input<'_>, terms: &Terms) {
         }
         match input.byte() % 12 {
             0 => drop(stream.write(&vec![1; usize::from(input.byte()) * 17])),
-            1 => drop(stream.write_urgent(3)),
+            1 => drop(stream.write(&[3])),
             2 => drop(stream.read(&mut out)),
             3 => now += u64::from(input.byte()),
             4 => {
@@ -101,7 +101,7 @@ fn basic(input: &mut Input<'_>, terms: &Terms) {
                 }
             }
         }
-        let _ = (stream.readiness(), stream.take_readiness(), stream.source(), stream.credits(), stream.take_urgent());
+        let _ = (stream.source(), stream.credits());
         let ledger = stream.ledger();
         assert!(ledger.send_copied <= ledger.written && ledger.receive_copied <= ledger.read);
     }
@@ -125,7 +125,7 @@ fn enhanced(input: &mut Input<'_>, terms: &Terms) {
         }
         match input.byte() % 9 {
             0 => drop(stream.write(&vec![1; usize::from(input.byte()) * 301])),
-            1 => drop(stream.write_urgent(3)),
+            1 => drop(stream.write(&[3])),
             2 => drop(stream.read(&mut out)),
             3 => {
                 let waiting: usize = stream.outgoing().iter().map(|part| part.len()).sum();
@@ -155,6 +155,6 @@ fn enhanced(input: &mut Input<'_>, terms: &Terms) {
                 peer.consume(taken);
             }
         }
-        let _ = (stream.readiness(), stream.take_readiness(), stream.has_outgoing(), stream.take_urgent());
+        let _ = stream.has_outgoing();
     }
 }

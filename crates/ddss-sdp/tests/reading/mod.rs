@@ -86,7 +86,7 @@ impl Reading {
         if word(message, 12) != books.last_delivered && self.has_credits {
             return fail("mseqack is not the last message received");
         }
-        let known = if self.has_credits { 0x07 } else { 0x0f };
+        let known = if self.has_credits { 0 } else { 0x08 };
         if flags & !known != 0 {
             return fail("unknown flags");
         }
@@ -114,9 +114,6 @@ impl Reading {
             if body as u32 > books.peer_payload {
                 return fail("more than a receive buffer of the peer");
             }
-        }
-        if flags & 1 != 0 && payload == 0 {
-            return fail("urgent data without payload");
         }
         if books.has_closed && (payload > 0 || matches!(kind, mid::DIS_CONN | mid::SRC_AVAIL)) {
             return fail("payload behind a half close");

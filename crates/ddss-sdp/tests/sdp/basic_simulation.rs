@@ -315,31 +315,6 @@ fn reset_ends_both_sides() {
 }
 
 #[test]
-fn urgent_byte_is_taken_out_of_the_stream() {
-    // If this failed, urgent data would appear among the bytes, or its mark would be elsewhere.
-    let mut network = Network::new(&SMALL, Plan::basic());
-    network.write(0, 300);
-    assert_eq!(network.streams[0].write_urgent(0xee), Ok(true));
-    network.write(0, 50);
-    network.settle();
-    assert_eq!(network.read[1], 350);
-    assert_eq!(network.streams[1].take_urgent(), Some(0xee));
-    assert_eq!(network.streams[1].take_urgent(), None);
-    assert_eq!(network.streams[1].urgent_mark(), Some(300));
-}
-
-#[test]
-fn messages_before_urgent_data_announce_it() {
-    // If this failed, a peer would learn of urgent data only behind everything before it.
-    let mut network = Network::new(&SMALL, Plan::basic());
-    network.write(0, 479);
-    network.streams[0].write_urgent(1).unwrap();
-    network.pump(0);
-    let flags: Vec<u8> = network.queues[0].iter().map(|message| message[1]).collect();
-    assert_eq!(flags, [2, 2, 1]);
-}
-
-#[test]
 fn large_writes_grow_the_buffers_of_the_peer() {
     // If this failed, large writes would stay cut into first buffers forever.
     let mut network = Network::new(&SMALL, Plan::basic());
@@ -376,29 +351,6 @@ fn small_writes_wait_for_an_acknowledgement_or_the_timer() {
     network.write(0, 460);
     assert_eq!(network.pump(0), 1, "a full message leaves, the rest waits");
     assert_eq!(network.queues[0].back().unwrap().len(), SMALL.buffer_bytes as usize);
-}
-
-#[test]
-fn readiness_follows_the_marks() {
-    // If this failed, a program would be woken for less than it asked for, or not at all.
-    let mut network = Network::new(&SMALL, Plan::basic());
-    network.streams[1].set_marks(ddss_sdp::ReadinessMarks { readable: 200, writable: 1200 });
-    assert!(network.streams[1].take_readiness().writable);
-    for (bytes, is_ready) in [(150, false), (50, true), (10, false)] {
-        network.write(0, bytes);
-        network.pump(0);
-        network.deliver(0);
-        assert_eq!(network.streams[1].take_readiness().readable, is_ready, "{bytes}: only what is new counts");
-    }
-    assert!(network.streams[1].readiness().readable);
-    network.read(1, 100);
-    assert!(!network.streams[1].take_readiness().readable);
-    network.write(1, 400);
-    assert!(!network.streams[1].readiness().writable);
-    network.shutdown(0);
-    network.pump(0);
-    network.deliver(0);
-    assert!(network.streams[1].take_readiness().readable, "the end of the stream is readable");
 }
 
 #[test]

@@ -92,8 +92,6 @@ fn every_message() -> Vec<(usize, Vec<u8>)> {
     };
     network.write(0, 500);
     exchange(&mut network);
-    network.streams[0].write_urgent(9).unwrap();
-    exchange(&mut network);
     network.read(1, 1000);
     exchange(&mut network);
     network.advertise(0, 0x0102_0304, 5);

@@ -110,7 +110,6 @@ fn only_one_advertisement_is_outstanding() {
     let memory = Advertisement { len: 1, rkey: 0, vaddr: 0 };
     assert_eq!(network.streams[0].advertise(memory, &[]), Err(SdpError::CannotAdvertise));
     assert_eq!(network.streams[0].write(b"behind it"), Ok(0));
-    assert_eq!(network.streams[0].write_urgent(1), Ok(false));
     let mut basic = Network::new(&SMALL, Plan::basic());
     assert_eq!(basic.streams[0].advertise(memory, &[]), Err(SdpError::CannotAdvertise));
 }
