@@ -12,8 +12,8 @@ use crate::reactor::tasks::Tasks;
 use crate::session::Inner;
 use crate::shards::Shards;
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{BadArgument, Completion, Failure, Limit, Name, NodeId, Outcome, Shard};
-use ddss_ipc::Strategy;
+use ddss_core::{BadArgument, Completion, Failure, Limit, Name, NodeId, OpenedSegment, Outcome, Shard};
+use ddss_ipc::{SharedMemory, Strategy};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,11 +100,6 @@ impl Client {
         out.debug_struct(name).field("node", &self.node()).field("socket", &self.socket()).finish()
     }
 
-    /// Returns the attachment of this clone's shard.
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
-    }
-
     pub(crate) fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -137,6 +132,11 @@ impl Client {
             return Ok(self.clone());
         }
         Ok(Self { inner: self.shards.at(shard, time.deadline())?, ..self.clone() })
+    }
+
+    /// Returns the memory of the area that holds a segment, if this process may read it in place.
+    pub(crate) fn area_of(&self, mut time: Deadline, opened: &OpenedSegment) -> Option<SharedMemory> {
+        self.inner.map_area(self.inner.area_of(opened)?, time.deadline())
     }
 
     /// Returns the shard that serves a name.

@@ -11,10 +11,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let socket = PathBuf::from(std::env::args().nth(1).ok_or("usage: look SOCKET")?);
     for area in 0..8 {
         match ddss_ipc::SharedMemory::map_area(&socket, area, Duration::from_secs(5)) {
-            Ok(memory) if memory.store(0, 1, Ordering::Relaxed).is_err() => {
+            Ok(Some(memory)) if memory.store(0, 1, Ordering::Relaxed).is_err() => {
                 println!("area {area}: open, to be read only");
             }
-            Ok(_) => println!("area {area}: open, to be written"),
+            Ok(Some(_)) => println!("area {area}: open, to be written"),
+            Ok(None) => println!("area {area}: the daemon refused"),
             Err(error) => println!("area {area}: {error}"),
         }
     }

@@ -129,7 +129,7 @@ fn revoked_segment_is_removed_from_client_mappings() {
     let owner = client(&daemon);
     let made = owner.segment("open").allocate(Spec::new(5000).mode(Mode(0o644)).history(2)).unwrap();
     made.put(0, &pattern(1, 5000)).unwrap();
-    let seen = ddss_ipc::SharedMemory::map_area(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
+    let seen = ddss_ipc::SharedMemory::map_area(&daemon.socket(), 1, Duration::from_secs(5)).unwrap().unwrap();
     let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
     assert_ne!(words(&seen), 0, "permitted readers see the header of their area");
     let other = client(&daemon).segment("open").open().unwrap();

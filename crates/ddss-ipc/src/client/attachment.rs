@@ -176,8 +176,10 @@ impl Attachment {
         };
         socket::send(socket.as_fd(), &HandshakeRequest::Attach(hello).encode(), &[])
             .map_err(attempt.system("send the handshake to"))?;
-        let (HandshakeReply::Welcome(welcome), descriptors) = attempt.answer(&socket)? else {
-            return Err(attempt.malformed("the reply is not a welcome"));
+        let (welcome, descriptors) = match attempt.answer(&socket)? {
+            (HandshakeReply::Welcome(welcome), descriptors) => (welcome, descriptors),
+            (HandshakeReply::Refusal { text, .. }, _) => return Err(AttachError::Refused { text }),
+            (HandshakeReply::Area, _) => return Err(attempt.malformed("the reply is not a welcome")),
         };
         let layout = Layout::new(welcome.channels as usize, welcome.arena_bytes as usize);
         if layout != Some(wanted) {
@@ -304,7 +306,7 @@ impl AttachAttempt<'_> {
         })
     }
 
-    /// Receives the daemon's reply and its descriptors. A refusal is an error.
+    /// Receives the daemon's reply and its descriptors.
     pub(crate) fn answer(&self, socket: &OwnedFd) -> Result<(HandshakeReply, Vec<OwnedFd>), AttachError> {
         if !socket::wait_readable(socket.as_fd(), self.deadline).map_err(self.system("wait for"))? {
             return Err(self.timed_out());
@@ -316,7 +318,6 @@ impl AttachAttempt<'_> {
             return Err(self.system("receive the reply of")(Errno::CONNRESET));
         }
         match HandshakeReply::decode(&frame[..bytes]) {
-            Ok(HandshakeReply::Refusal { text, .. }) => Err(AttachError::Refused { text }),
             Ok(answer) => Ok((answer, descriptors)),
             Err(BadFrame::Version { version: theirs, text }) => {
                 Err(AttachError::Version { ours: LAYOUT_VERSION, theirs, text })

@@ -44,7 +44,7 @@ impl Client {
         let client = self.at_shard_of(name)?;
         let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
         let opened = client.execute(time, plan.returns(opened)).await?;
-        Ok(client.into_segment(plan.target, opened))
+        Ok(client.into_segment(time, plan.target, opened).await)
     }
 
     /// Makes one round trip to a progress thread, without any effect.

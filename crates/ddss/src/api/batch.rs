@@ -62,7 +62,7 @@ impl Batch {
 impl Segment {
     fn of_reply(reply: BatchReply) -> Result<Self, Error> {
         let BatchReply::Opened(name, client, opened) = reply else { reply.is_of_another_call() };
-        Ok(client.into_segment(&name, opened))
+        Ok(client.clone().into_segment(client.time(), &name, opened))
     }
 }
 

@@ -98,10 +98,12 @@ impl Segment {
     }
 }
 
+#[twin]
 impl Client {
-    /// Returns the handle of a segment that the daemon has opened.
-    pub(crate) fn into_segment(self, name: &str, opened: OpenedSegment) -> Segment {
-        let location = SegmentLocation::new(self.inner(), name, opened);
+    /// Returns the handle of a segment that the daemon has opened. Its area is mapped by then.
+    pub(crate) async fn into_segment(self, time: Deadline, name: &str, opened: OpenedSegment) -> Segment {
+        let area = self.area_of(time, &opened).await;
+        let location = SegmentLocation::new(name, opened, area.as_ref());
         Segment::at(self, location)
     }
 }

@@ -8,11 +8,12 @@ use crate::call::span;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
+use crate::reactor::ended::Ended;
 use crate::reactor::pause::Pause;
 use crate::reactor::reactor::Reactor;
 use crate::reactor::tasks::TaskChannel;
-use crate::session::Inner;
-use ddss_core::{Completion, Failure, Name, NodeId, Outcome};
+use ddss_core::{Completion, Failure, Name, NodeId, OpenedSegment, Outcome};
+use ddss_ipc::SharedMemory;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -75,9 +76,19 @@ impl Client {
         self.0.at_shard_of(name).map(Self)
     }
 
-    /// Returns the attachment of this clone's shard.
-    pub(crate) fn inner(&self) -> &Inner {
-        self.0.inner()
+    /// Returns the memory of the area that holds a segment, if this process may read it in place. A thread maps an area: the
+    /// acceptor may be slow, and a task must not block.
+    pub(crate) async fn area_of(&self, mut time: Deadline, opened: &OpenedSegment) -> Option<SharedMemory> {
+        let inner = &self.0.inner;
+        let area = inner.area_of(opened)?;
+        if let Ok(known) = inner.areas.get(area) {
+            return known;
+        }
+        let (mapped, by) = (Arc::new(Ended::default()), time.deadline());
+        let (inner, result) = (Arc::clone(inner), Arc::clone(&mapped));
+        let thread = std::thread::Builder::new().name("ddss-map".to_owned());
+        thread.spawn(move || result.end(inner.map_area(area, by))).ok()?;
+        std::future::poll_fn(|context| mapped.poll(context)).await
     }
 
     fn channel(&self) -> Result<&TaskChannel, Error> {

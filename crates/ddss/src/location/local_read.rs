@@ -5,9 +5,9 @@
 //! copy is consistent. The daemon serves every get that may have to wait: under an exclusive lock, or under a model
 //! whose gets exclude each other. It also serves gets of a segment that changed since it was opened.
 
-use crate::session::Inner;
 use crate::value::Stamp;
-use ddss_core::{Header, LockDependency, Model, OpenedSegment, TableLayout, Timestamp, Version, area_of, offset_of};
+use ddss_core::{Header, LockDependency, Model, OpenedSegment, TableLayout, Timestamp, Version, offset_of};
+use ddss_ipc::SharedMemory;
 use ddss_ipc::lock_free::Seqlock;
 use std::sync::atomic::{Ordering, fence};
 
@@ -68,11 +68,9 @@ const LOCKED: usize = word_of(Header::LOCKED_OFFSET);
 const _: () = assert!(Header::DATA_OFFSET == ddss_core::limits::LINE_BYTES as u64);
 
 impl MappedSegment {
-    /// Maps the segment if its home is this node and this process may read it.
-    pub(crate) fn map(client: &Inner, opened: &OpenedSegment) -> Option<Self> {
-        let at = opened.at?;
-        let area = client.areas.get(&client.plan.socket, area_of(at))?;
-        let header = usize::try_from(offset_of(at)).ok()?;
+    /// Finds the segment in the area that holds it.
+    pub(crate) fn find(area: &SharedMemory, opened: &OpenedSegment) -> Option<Self> {
+        let header = usize::try_from(offset_of(opened.at?)).ok()?;
         let layout = TableLayout::new(opened.row_bytes);
         let table = layout.map(|layout| (layout, layout.rows(opened.bytes)));
         let bytes = layout.map_or(opened.bytes, |layout| layout.pool_bytes(opened.bytes) - Header::DATA_OFFSET);

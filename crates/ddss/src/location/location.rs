@@ -4,13 +4,13 @@ use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::location::local_read::{LocalReadRules, LocalRow, MappedSegment};
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
-use crate::session::Inner;
 use crate::value::{Stamp, first_word};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use ddss_core::{
     ArenaRange, BadArgument, Failure, LockToken, Model, Name, OpenedSegment, Operation, Part, Payload, PutConditions,
     ReadOptions, RowList, SegmentId, UploadId, Version,
 };
+use ddss_ipc::SharedMemory;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,9 @@ pub(crate) struct SegmentLocation {
 }
 
 impl SegmentLocation {
-    pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
-        let mapped = if client.settings.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
+    /// Creates the state of a handle, which reads in place if the segment's area is mapped.
+    pub(crate) fn new(name: &str, opened: OpenedSegment, area: Option<&SharedMemory>) -> Self {
+        let mapped = area.and_then(|area| MappedSegment::find(area, &opened)).map(Arc::new);
         let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
         let (name, row_bytes, model) = (name.into(), opened.row_bytes, opened.model);
         let (requested_model, token) = (None, None);

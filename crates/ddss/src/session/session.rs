@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::session::mapped_areas::MappedAreas;
 use arc_swap::{ArcSwap, Guard};
-use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
+use ddss_core::{OpenedSegment, area_of};
+use ddss_ipc::{AttachError, AttachOptions, Attachment, SharedMemory, socket_name};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -20,6 +21,12 @@ use std::time::{Duration, Instant};
 pub(crate) struct Session {
     pub(crate) channels: ChannelPool,
     pub(crate) attachment: Attachment,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.attachment.fmt(out)
+    }
 }
 
 /// Parameters of attaching to a daemon.
@@ -112,6 +119,16 @@ impl Inner {
         plan.shard_count = Some(session.attachment.shards());
         let current = ArcSwap::from_pointee(session);
         Ok(Self { current, turn: Mutex::new(()), plan, settings, areas: MappedAreas::default() })
+    }
+
+    /// Returns the number of the area that holds a segment, if it may be read in place.
+    pub(crate) fn area_of(&self, opened: &OpenedSegment) -> Option<usize> {
+        opened.at.filter(|_| self.settings.local_reads).map(area_of)
+    }
+
+    /// Returns the memory of an area if this process may map it, and can do so by then.
+    pub(crate) fn map_area(&self, area: usize, by: Instant) -> Option<SharedMemory> {
+        self.areas.map(&self.plan.socket, area, by)
     }
 
     /// Returns the last session, whether or not its daemon still runs.
