@@ -1,12 +1,13 @@
 //! State that all channels of a client share: the service page, the doorbell, the state of the daemon.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU8;
 
 use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::{Ordering, order};
+use crate::sys::ProcessByte;
 
 /// The client's end of its attachment.
 pub(crate) struct Connection {
@@ -14,21 +15,29 @@ pub(crate) struct Connection {
     service_page: ServicePage,
     socket: OwnedFd,
     wake: OwnedFd,
-    state: AtomicU8,
+    /// A [`ConnectionState`].
+    state: ProcessByte,
 }
 
 /// State of the daemon as the client knows it.
 #[repr(u8)]
 enum ConnectionState {
-    Serving = 0,
+    /// The attachment belongs to a parent of this process.
+    Inherited = ProcessByte::INHERITED,
+    Serving = 1,
     /// The daemon accepts no new requests and still answers those in flight.
-    Draining = 1,
-    Gone = 2,
+    Draining = 2,
+    Gone = 3,
 }
 
 impl Connection {
-    pub(crate) fn new(strategy: Strategy, service_page: ServicePage, socket: OwnedFd, wake: OwnedFd) -> Self {
-        Self { strategy, service_page, socket, wake, state: AtomicU8::new(ConnectionState::Serving as u8) }
+    pub(crate) fn new(
+        strategy: Strategy,
+        service_page: ServicePage,
+        socket: OwnedFd,
+        wake: OwnedFd,
+    ) -> io::Result<Self> {
+        Ok(Self { strategy, service_page, socket, wake, state: ProcessByte::new(ConnectionState::Serving as u8)? })
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -39,12 +48,18 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Returns true if the daemon is known to be gone. No system call.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == ConnectionState::Gone as u8
+    /// Returns true in a child of the process that has attached. It may not touch the rings.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.state.is_inherited()
     }
 
-    /// Returns true if the daemon is known to be gone or to accept no new requests. No system call.
+    /// Returns true if the daemon is known to be gone, or serves a parent of this process. No system call.
+    pub(crate) fn is_gone(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state == ConnectionState::Gone as u8 || state == ConnectionState::Inherited as u8
+    }
+
+    /// Returns true if the daemon is gone as [`is_gone`](Self::is_gone) says, or accepts no new requests. No system call.
     pub(crate) fn is_unusable(&self) -> bool {
         self.state.load(Ordering::Relaxed) != ConnectionState::Serving as u8
     }
@@ -56,12 +71,14 @@ impl Connection {
 
     /// Records that the daemon accepts no new requests.
     pub(crate) fn set_draining(&self) {
-        self.state.fetch_max(ConnectionState::Draining as u8, Ordering::Relaxed);
+        let (serving, draining) = (ConnectionState::Serving as u8, ConnectionState::Draining as u8);
+        let _ = self.state.compare_exchange(serving, draining, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Records the end of the daemon.
     pub(crate) fn set_gone(&self) {
-        self.state.store(ConnectionState::Gone as u8, Ordering::Relaxed);
+        let gone = |state| (state != ConnectionState::Inherited as u8).then_some(ConnectionState::Gone as u8);
+        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, gone);
     }
 
     /// Returns true if the daemon lives. Costs a system call while it does.

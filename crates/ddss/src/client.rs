@@ -20,8 +20,9 @@ use std::time::Duration;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
-/// A process that `fork` has made must not use the clients, segments and guards of its parent: the calls of both would mix.
-/// It connects by itself.
+/// A child that `fork` has made may use the handles of its parent: its first call attaches by itself, and the calls of both do
+/// not mix. Locks stay with the parent. Calls of other threads must not be in progress during the `fork`. As long as a child makes
+/// no call, the daemon cannot see that its parent has ended: the parent's locks end with their leases.
 ///
 /// ```
 /// use ddss::{Client, ConnectOptions};

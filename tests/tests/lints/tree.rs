@@ -72,6 +72,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-ipc/src/sys/**",
     "crates/ddss-ipc/src/shm/ring.rs",
     "crates/ddss-ipc/src/shm/mapped_ring.rs",
+    // Only `fork`, which is unsafe.
+    "crates/ddss/tests/fork.rs",
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
     "crates/ddss-dsm/src/sys/**",

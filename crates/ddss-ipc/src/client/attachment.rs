@@ -221,7 +221,8 @@ impl Attachment {
         self.connection.strategy()
     }
 
-    /// Returns true if the daemon is known to be gone or to accept no new requests. No system call.
+    /// Returns true if the daemon is known to be gone or to accept no new requests, or if a parent of this process has attached.
+    /// No system call.
     #[inline]
     pub fn is_unusable(&self) -> bool {
         self.connection.is_unusable()
@@ -288,6 +289,10 @@ impl AttachAttempt<'_> {
         }
     }
 
+    fn failed(&self, tried: &'static str, source: io::Error) -> AttachError {
+        AttachError::System { tried, path: self.path.to_owned(), source }
+    }
+
     fn timed_out(&self) -> AttachError {
         AttachError::TimedOut { path: self.path.to_owned(), timeout: self.timeout }
     }
@@ -348,7 +353,8 @@ impl AttachAttempt<'_> {
             return Err(self.malformed("the service page has the wrong magic or version"));
         }
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let connection = Arc::new(Connection::new(options.strategy, service_page, socket, wake));
+        let connection = Connection::new(options.strategy, service_page, socket, wake);
+        let connection = Arc::new(connection.map_err(|source| self.failed("map a page for", source))?);
         let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout, options.back_off)?);
         Ok(Attachment { connection, free_channels, arena, welcome })
     }
@@ -367,8 +373,7 @@ impl AttachAttempt<'_> {
                 .ok_or_else(|| self.malformed("the reply has no message queue, which the strategy needs"))
         };
         let by_ring = connection.strategy().replies_by_ring();
-        let path = || self.path.to_owned();
-        let failed = |source| AttachError::System { tried: "monitor", path: path(), source };
+        let failed = |source| self.failed("monitor", source);
         let hangup_monitor =
             if by_ring { Some(HangupMonitor::start(Arc::clone(connection)).map_err(failed)?) } else { None };
         let timeout_thread = if by_ring {

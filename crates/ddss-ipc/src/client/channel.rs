@@ -29,7 +29,10 @@ pub struct Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if let Some(mut state) = self.state.take() {
-            state.transport.disarm_async();
+            // The ring of a parent is armed for a thread of the parent.
+            if !state.transport.connection().is_inherited() {
+                state.transport.disarm_async();
+            }
             self.pool.give_back(state);
         }
     }

@@ -14,6 +14,7 @@ use crate::connection::Connection;
 
 /// Handle of the monitor thread, which ends when this is dropped.
 pub(crate) struct HangupMonitor {
+    connection: Arc<Connection>,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,8 +33,9 @@ impl HangupMonitor {
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let thread_stop = Arc::clone(&stop);
         let builder = std::thread::Builder::new().name("ddss-hangup".to_owned()).stack_size(Self::STACK_BYTES);
-        let thread = builder.spawn(move || run(&connection, &thread_stop))?;
-        Ok(Self { stop, thread: Some(thread) })
+        let watched = Arc::clone(&connection);
+        let thread = builder.spawn(move || run(&watched, &thread_stop))?;
+        Ok(Self { connection, stop, thread: Some(thread) })
     }
 }
 
@@ -54,6 +56,10 @@ fn run(connection: &Connection, stop: &OwnedFd) {
 
 impl Drop for HangupMonitor {
     fn drop(&mut self) {
+        if self.connection.is_inherited() {
+            // The thread and the eventfd are those of a parent.
+            return;
+        }
         // The counter of an eventfd that is written once is never full.
         let _ = rustix::io::write(self.stop.as_fd(), &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {

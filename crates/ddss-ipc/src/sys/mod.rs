@@ -2,7 +2,7 @@
 //! the rings in `shm`.
 //!
 //! `memory`, `files` and `seqlock` access shared memory, `sigbus` handles its loss. `combiner` and `try_lock_pool`
-//! share values between threads without waiting. The other modules wrap one kernel interface each.
+//! share values between threads without waiting, `process_byte` tells a process from its children. The other modules wrap one kernel interface each.
 
 #[cfg(not(loom))]
 mod barrier;
@@ -13,6 +13,8 @@ mod files;
 mod memory;
 #[cfg(not(loom))]
 mod peer_credentials;
+#[cfg(not(loom))]
+mod process_byte;
 #[cfg(not(loom))]
 mod seqlock;
 #[cfg(not(loom))]
@@ -34,6 +36,8 @@ pub use memory::{Access, MemoryError, SharedMemory};
 pub use peer_credentials::Credentials;
 #[cfg(not(loom))]
 pub(crate) use peer_credentials::credentials_of;
+#[cfg(not(loom))]
+pub use process_byte::ProcessByte;
 #[cfg(not(loom))]
 pub use seqlock::Seqlock;
 #[cfg(not(loom))]

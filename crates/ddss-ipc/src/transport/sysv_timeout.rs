@@ -73,6 +73,7 @@ impl TimeoutSlots {
 
 /// Handle of the thread, which ends when this is dropped.
 pub(crate) struct TimeoutThread {
+    connection: Arc<Connection>,
     slots: Arc<TimeoutSlots>,
     thread: Option<JoinHandle<()>>,
 }
@@ -94,9 +95,10 @@ impl TimeoutThread {
             stop: AtomicBool::new(false),
             kick,
         });
-        let worker = TimeoutWorker { connection, queue, slots: Arc::clone(&slots), idle_ticks: 0 };
+        let worker =
+            TimeoutWorker { connection: Arc::clone(&connection), queue, slots: Arc::clone(&slots), idle_ticks: 0 };
         let thread = std::thread::Builder::new().name("ddss-timeout".to_owned()).spawn(move || worker.run())?;
-        Ok(Self { slots, thread: Some(thread) })
+        Ok(Self { connection, slots, thread: Some(thread) })
     }
 
     /// Returns the slots in which the channels store their deadlines.
@@ -107,6 +109,10 @@ impl TimeoutThread {
 
 impl Drop for TimeoutThread {
     fn drop(&mut self) {
+        if self.connection.is_inherited() {
+            // The thread and its eventfd are those of a parent.
+            return;
+        }
         self.slots.stop.store(true, Ordering::Release);
         self.slots.kick();
         if let Some(thread) = self.thread.take() {

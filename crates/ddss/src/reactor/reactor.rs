@@ -1,8 +1,9 @@
 //! The thread that waits on behalf of tasks: for completions that no task collected by polling, and for deadlines.
 
-use crate::reactor::shared_channel::SharedChannel;
+use crate::reactor::shared_channel::{OPEN, SharedChannel};
 use crate::session::Session;
 use ddss_core::{LockToken, SegmentId};
+use ddss_ipc::lock_free::ProcessByte;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
@@ -23,7 +24,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     /// Starts the reactor of a session. After an error the next call may try again.
     pub(crate) fn start(session: Arc<Session>) -> std::io::Result<Self> {
-        let (kicked, kick) = pipe()?;
+        let ((kicked, kick), state) = (pipe()?, ProcessByte::new(OPEN)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (give, given) = sync_channel::<Arc<SharedChannel>>(1);
         let (stopped, whose) = (Arc::clone(&stop), Arc::clone(&session));
@@ -35,7 +36,7 @@ impl Reactor {
         // The session has one channel for tasks, so it is taken after all that can fail.
         let no_channel = || std::io::Error::other("the daemon gave this client no channel for tasks");
         let (channel, runs) = session.channels.take_task_channel().ok_or_else(no_channel)?;
-        let channel = Arc::new(SharedChannel::new(channel, session.channels.arena().clone(), runs));
+        let channel = Arc::new(SharedChannel::new(channel, session.channels.arena().clone(), runs, state));
         give.send(Arc::clone(&channel)).expect("the thread waits for its channel");
         Ok(Self { channel, session, kick, stop })
     }

@@ -6,6 +6,7 @@ use crate::error::reason::Reason;
 use crate::reactor::ended::Ended;
 use crate::session::Inner;
 use ddss_ipc::AttachError;
+use ddss_ipc::lock_free::ProcessByte;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -19,8 +20,8 @@ pub(crate) struct Reconnect(Mutex<WaitList>);
 
 #[derive(Default)]
 struct WaitList {
-    /// True while a thread searches that will check the list again before it ends.
-    searching: bool,
+    /// Present while a thread searches that will check the list again before it ends. A child of this process has no thread.
+    search: Option<ProcessByte>,
     waiting: Vec<Arc<Waiter>>,
 }
 
@@ -59,11 +60,12 @@ impl Reconnect {
     ) -> Result<ReconnectFuture, Error> {
         let waiting = Arc::new(Waiter { since: Instant::now(), deadline, waits, ended: Ended::default() });
         let mut line = self.line();
-        if !line.searching {
+        if line.search.as_ref().is_none_or(ProcessByte::is_inherited) {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
+            let running = ProcessByte::new(1).map_err(Reason::Thread)?;
             let thread = std::thread::Builder::new().name("ddss-search".to_owned());
             thread.spawn(move || search.run(&inner)).map_err(Reason::Thread)?;
-            line.searching = true;
+            line.search = Some(running);
         }
         line.waiting.push(Arc::clone(&waiting));
         Ok(ReconnectFuture(waiting))
@@ -86,7 +88,9 @@ impl Reconnect {
     fn first_deadline(&self) -> Option<Instant> {
         let mut line = self.line();
         line.waiting.retain(|waiting| Arc::strong_count(waiting) > 1);
-        line.searching = !line.waiting.is_empty();
+        if line.waiting.is_empty() {
+            line.search = None;
+        }
         line.waiting.iter().map(|waiting| waiting.deadline).min()
     }
 
@@ -113,7 +117,7 @@ impl Drop for PanicNotifier<'_> {
             return;
         }
         let mut line = self.search.line();
-        line.searching = false;
+        line.search = None;
         let waiting = std::mem::take(&mut line.waiting);
         drop(line);
         for one in waiting {
@@ -147,7 +151,7 @@ mod tests {
         let (search, now) = (Reconnect::default(), Instant::now());
         let waiting = Waiter { since: now, deadline: now, waits: true, ended: Ended::default() };
         let waiting = Arc::new(waiting);
-        *search.line() = WaitList { searching: true, waiting: vec![Arc::clone(&waiting)] };
+        *search.line() = WaitList { search: Some(ProcessByte::new(1).unwrap()), waiting: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _told = PanicNotifier { search: &search, why: &|| Reason::Thread(ErrorKind::Other.into()).into() };
             panic!("what cannot happen");
@@ -158,6 +162,6 @@ mod tests {
         };
         assert!(matches!(told.reason(), Reason::Thread(_)), "{told}");
         let line = search.line();
-        assert!(!line.searching && line.waiting.is_empty());
+        assert!(line.search.is_none() && line.waiting.is_empty());
     }
 }

@@ -20,7 +20,7 @@ use crate::value::first_word;
 use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
 use ddss_core::{Completion, Entry, Limit, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
-use ddss_ipc::lock_free::{CallId, CallStatus, CallTable, Combiner, Notify};
+use ddss_ipc::lock_free::{CallId, CallStatus, CallTable, Combiner, Notify, ProcessByte};
 use ddss_ipc::{Channel, SharedMemory};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
@@ -59,6 +59,11 @@ const ARM: u64 = 1 << 61;
 /// Request bit: the reactor is awake.
 const AWAKE: u64 = 1 << 62;
 const _: () = assert!(AWAKE.trailing_zeros() < Combiner::<()>::BITS);
+
+/// State of a channel whose daemon lives, as far as the reactor knows.
+pub(super) const OPEN: u8 = 1;
+/// State of a channel whose daemon is gone.
+const GONE: u8 = 2;
 
 /// Time that a task polls for its completion before it yields to the executor.
 const SPIN: Duration = Duration::from_micros(2);
@@ -128,7 +133,8 @@ pub(crate) struct SharedChannel {
     cancels: AtomicU64,
     /// Calls of batches that have begun and wait for the rest of their batch.
     gathered: AtomicU64,
-    gone: AtomicBool,
+    /// [`OPEN`] or [`GONE`]; in a child of this process neither, which must not touch the channel.
+    state: ProcessByte,
     /// Time until which the reactor sleeps at most, in nanoseconds since the creation of this channel; `u64::MAX`: for
     /// ever. Calls lower it, and wake the reactor if they end sooner.
     sleeps_until_ns: AtomicU64,
@@ -145,7 +151,7 @@ pub(crate) enum StartedCall {
 }
 
 impl SharedChannel {
-    pub(crate) fn new(channel: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
+    pub(crate) fn new(channel: Channel, arena: SharedMemory, runs: SharedSlots, state: ProcessByte) -> Self {
         Self {
             combiner: Combiner::new(Work { channel, armed: false, cancels: 0, cancels_in_flight: 0, collects: 0 }),
             calls: CallTable::with_reserved(CALLS_MAX, RESERVED_PLACES),
@@ -159,7 +165,7 @@ impl SharedChannel {
             parking_count: AtomicU32::new(0),
             cancels: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
-            gone: AtomicBool::new(false),
+            state,
             sleeps_until_ns: AtomicU64::new(u64::MAX),
             created: Instant::now(),
             #[cfg(test)]
@@ -176,7 +182,7 @@ impl SharedChannel {
     }
 
     fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) != OPEN
     }
 
     /// Begins a call, or queues the task for capacity. `ticket` is the task's earlier place in the queue. A gathered
@@ -360,7 +366,7 @@ impl SharedChannel {
     /// Handles a readable socket or elapsed time: delivers completions. Returns the time of the next call.
     pub(crate) fn turn(&self, alive: bool) -> Option<Instant> {
         if !alive {
-            self.gone.store(true, Ordering::Release);
+            self.state.store(GONE, Ordering::Release);
         }
         self.run_combined(AWAKE);
         // Pairs with `needs_reactor`: a call that begins now is seen here, or its caller wakes the reactor.
@@ -438,6 +444,9 @@ impl SharedChannel {
     /// thread, or on the thread that holds the combiner.
     #[inline]
     fn run_combined(&self, left: u64) {
+        if self.state.is_inherited() {
+            return;
+        }
         self.combiner.submit(left, |work, left| {
             self.submit_requests(work, left & ((1 << CALLS_MAX) - 1));
             if left & CANCEL != 0 {
@@ -572,7 +581,8 @@ mod tests {
         let client = node.client();
         let session = client.inner.last_session();
         let (channel, runs) = session.channels.take_task_channel().unwrap();
-        let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
+        let channel =
+            SharedChannel::new(channel, session.channels.arena().clone(), runs, ProcessByte::new(OPEN).unwrap());
         let (now, grace) = (Instant::now(), ChannelPool::GRACE);
         let [soon, later, last] = [60, 600, 700].map(|seconds| now + Duration::from_secs(seconds));
         assert_eq!(channel.turn(true), None);
