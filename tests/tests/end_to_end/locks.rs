@@ -139,3 +139,26 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
         assert_eq!((listing.lock.holders, listing.lock.holder), (0, None), "a dead process renewed its lease");
     }
 }
+
+// If this failed, a lock would belong to nobody for as long as ten minutes, because its home was stopped for a moment.
+#[test]
+fn lock_that_its_blocking_caller_has_given_up_is_released_without_another_call() {
+    let [a, b] = Daemon::pair().unwrap();
+    let connect = |daemon: &Daemon| {
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap()
+    };
+    let (own, other) = (connect(&a), connect(&b));
+    let (mine, far) =
+        (own.segment("given up").allocate(ddss::Spec::new(64)).unwrap(), other.segment("given up").wait().unwrap());
+    let long = LockOptions::new().lease(Duration::from_secs(600));
+    for (segment, next) in [(&mine, &far), (&far, &mine)] {
+        let asks = if std::ptr::eq(segment, &mine) { &a } else { &b };
+        asks.pause().unwrap();
+        let late = segment.lock_with(long.timeout(Duration::from_millis(50))).map(drop).unwrap_err();
+        assert_eq!(late.kind(), ddss::ErrorKind::TimedOut);
+        asks.resume().unwrap();
+        let held = next.lock_with(long).unwrap();
+        held.put(0, b"next").unwrap();
+        held.unlock().unwrap();
+    }
+}

@@ -79,6 +79,11 @@ impl<T> TryLockPool<T> {
         self.try_acquire_at(first).or_else(|| (1..count).find_map(|step| self.try_acquire_at((first + step) % count)))
     }
 
+    /// Acquires each slot that is free at its turn, one after the other.
+    pub fn acquire_each(&self) -> impl Iterator<Item = Option<PoolGuard<'_, T>>> {
+        (0..self.slots.len()).map(|index| self.try_acquire_at(index))
+    }
+
     #[inline]
     fn try_acquire_at(&self, index: usize) -> Option<PoolGuard<'_, T>> {
         let slot = &self.slots[index];

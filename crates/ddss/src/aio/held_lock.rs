@@ -31,7 +31,7 @@ impl Segment {
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
     ) -> Result<HeldLock, Error> {
         let ((token, stamp), reactor) = self.client().run_gathered(time, call, None).await?;
-        let lease = HeldLease::granted(lease, asked);
+        let lease = HeldLease::since(asked, lease);
         Ok(HeldLock { segment: self.under(token), token, stamp, lease, reactor, open: true })
     }
 }
@@ -39,9 +39,9 @@ impl Segment {
 impl HeldLock {
     /// Has the client's keeper renew the lease. Its thread makes blocking calls, so that a runtime that is busy loses no
     /// lock.
-    pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
+    pub(crate) fn keep_lease(&mut self) -> Result<(), Error> {
         let client = self.segment.client().blocking();
-        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token, asked)
+        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token)
     }
 
     pub(crate) async fn release(&mut self) -> Result<(), Error> {
@@ -74,6 +74,8 @@ impl Drop for HeldLock {
 mod tests {
     use crate::testing::{TestNode, block_on, poll_once};
     use crate::{ErrorKind, LockOptions, Spec};
+    use std::task::Poll;
+    use std::time::Duration;
 
     #[test]
     fn async_lock_is_released_however_the_task_ends() {
@@ -82,7 +84,7 @@ mod tests {
         let (mine, theirs) = (node.client().aio().unwrap(), node.client().aio().unwrap());
         let segment = block_on(mine.segment("locked").allocate(Spec::new(64))).unwrap();
         let other = block_on(theirs.segment("locked").open()).unwrap();
-        let at_once = LockOptions::new().timeout(std::time::Duration::ZERO);
+        let at_once = LockOptions::new().timeout(Duration::ZERO);
         let free = || block_on(other.lock_with(at_once)).map(|held| block_on(held.unlock()).unwrap());
         let held = block_on(segment.lock()).unwrap();
         block_on(held.put(0, b"mine")).unwrap();
@@ -101,15 +103,37 @@ mod tests {
             let mut waits = Box::pin(segment.lock());
             let _ = poll_once(&mut waits);
             if turn % 3 == 2 {
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                std::thread::sleep(Duration::from_millis(2));
             }
             drop(waits);
             drop(blocker);
             // A lock that was granted to a dropped future is released although no further call is made.
             while free().is_err() {}
         }
-        let late = block_on(segment.lock_with(LockOptions::new().lease(std::time::Duration::from_millis(1)))).unwrap();
+        let late = block_on(segment.lock_with(LockOptions::new().lease(Duration::from_secs(1)))).unwrap();
         while free().is_err() {}
         assert_eq!(block_on(late.put(0, b"late")).unwrap_err().kind(), ErrorKind::LockLost);
+    }
+
+    #[test]
+    fn lock_that_its_task_sees_late_is_renewed_first() {
+        // If this broke, a task would count on a lease that its home has ended: the home grants before the task runs again.
+        const LEASE: Duration = Duration::from_secs(8);
+        let node = TestNode::start();
+        let client = node.client().aio().unwrap();
+        let segment = block_on(client.segment("locked").allocate(Spec::new(64))).unwrap();
+        let held = loop {
+            let mut asked = Box::pin(segment.lock_with(LockOptions::new().lease(LEASE)));
+            match poll_once(&mut asked) {
+                Poll::Ready(soon) => assert_eq!(soon.unwrap().lock.lease.current().renewals(), 0),
+                Poll::Pending => {
+                    std::thread::sleep(LEASE / 3);
+                    break block_on(asked).unwrap();
+                }
+            }
+        };
+        assert_eq!(held.lock.lease.current().renewals(), 1);
+        assert!(held.lease_left() <= LEASE);
+        block_on(held.put(0, b"mine")).unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 use super::segment::Segment;
 use super::{HeldLock, twin};
+use crate::deadline::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::lease::lease_state::Renewal;
 use crate::options::LockOptions;
@@ -101,9 +102,16 @@ impl Segment {
         let plan = self.location().plan(action, Operation::Lock { segment: self.id(), lock_request });
         let call = plan.returns(|completion, _| (LockToken(first_word(completion)), Stamp::of(completion)));
         let asked = Instant::now();
-        let mut lock = self.take_lock(options.time(self.time()), (options.lease, asked), call).await?;
+        let time = options.time(self.time()).started();
+        let mut lock = self.take_lock(time, (options.lease, asked), call).await?;
+        if lock.lease.current().is_old() {
+            let renewed = lock.renew_by(time).await;
+            if lock.lease.current().left().is_zero() {
+                renewed?;
+            }
+        }
         if options.keep_alive {
-            lock.keep_lease(asked)?;
+            lock.keep_lease()?;
         }
         Ok(lock)
     }
@@ -111,6 +119,23 @@ impl Segment {
     /// Returns a handle whose calls are made under this lock.
     pub(crate) fn under(&self, token: LockToken) -> Self {
         Self::at(self.client().clone(), self.location().with_token(token))
+    }
+}
+
+#[twin]
+impl HeldLock {
+    /// Renews the lease by then.
+    async fn renew_by(&self, time: Deadline) -> Result<(), Error> {
+        let (segment, lease) = (&self.segment, self.lease.current());
+        let plan = segment.location().plan_renewal(self.token, lease.duration());
+        let sent = Instant::now();
+        let renewed = segment.client().execute(time, plan.returns(|_, _| ())).await;
+        lease.record(sent, Renewal::of(&renewed));
+        if renewed.is_ok() && lease.is_lost() {
+            // The holder may have acted on the loss already. The home has counted the lease a little longer.
+            return Err(Error::failed("renew the lock of", segment.name(), Failure::LockLost));
+        }
+        renewed
     }
 }
 
@@ -142,9 +167,8 @@ impl<H> LockGuard<H> {
     /// Returns the remaining time of the lease; zero once the lock is lost, and from then on.
     ///
     /// The time is counted from before the lock request or its last renewal, so that the home ends the lease no
-    /// sooner. A lock that waited in the queue is the exception until its first renewal: its time is counted from
-    /// the answer. A lock can be lost earlier, for instance with the connection to its home; calls under the lock
-    /// and renewals find that out.
+    /// sooner. A lock that waited in the queue is renewed before its guard is returned. A lock can be lost earlier, for
+    /// instance with the connection to its home; calls under the lock and renewals find that out.
     pub fn lease_left(&self) -> Duration {
         self.lock.lease.current().left()
     }
@@ -164,16 +188,7 @@ impl<H> LockGuard<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
-        let (segment, lease) = (&self.lock.segment, self.lock.lease.current());
-        let plan = segment.location().plan_renewal(self.lock.token, lease.duration());
-        let sent = Instant::now();
-        let renewed = segment.client().execute(segment.time(), plan.returns(|_, _| ())).await;
-        lease.record(sent, Renewal::of(&renewed));
-        if renewed.is_ok() && lease.is_lost() {
-            // The holder may have acted on the loss already. The home has counted the lease a little longer.
-            return Err(Error::failed("renew the lock of", segment.name(), Failure::LockLost));
-        }
-        renewed
+        self.lock.renew_by(self.lock.segment.time()).await
     }
 
     /// Releases the lock; fails if the guard had already lost it.

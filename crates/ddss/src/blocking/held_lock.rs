@@ -28,16 +28,18 @@ impl Segment {
         (lease, asked): (Duration, Instant),
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
     ) -> Result<HeldLock, Error> {
-        let (token, stamp) = self.client().run_wait(time, call)?;
-        let lease = HeldLease::granted(lease, asked);
+        let client = self.client();
+        let ended = client.run_wait(time, call);
+        let (token, stamp) = ended.inspect_err(|_| client.keeper().release_late_locks(&client.inner.last_session()))?;
+        let lease = HeldLease::since(asked, lease);
         Ok(HeldLock { segment: self.under(token), token, stamp, lease, open: true })
     }
 }
 
 impl HeldLock {
-    pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
+    pub(crate) fn keep_lease(&mut self) -> Result<(), Error> {
         let client = self.segment.client();
-        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token, asked)
+        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token)
     }
 
     pub(crate) fn release(&mut self) -> Result<(), Error> {

@@ -242,6 +242,21 @@ impl ChannelPool {
         .map(|channel_slot| (channel_slot, None))
     }
 
+    /// Collects completions of calls whose callers gave up, on channels that no thread uses: a lock that was granted meanwhile is
+    /// released. Returns true while a channel may still get such a lock.
+    pub(crate) fn collect_late_locks(&self) -> bool {
+        let mut time = Deadline::of(Duration::ZERO);
+        let pools = [&self.channel_slots, &self.while_others_wait];
+        let mut may_come = |channel_slot: Option<PoolGuard<'_, ChannelSlot>>| {
+            let Some(channel_slot) = channel_slot else { return true };
+            let (notify, time) = (NotifyOnDrop(&self.wait_queue), &mut time);
+            let mut call = Call { channel_slot, _waiting: None, _notify: notify, channels: self, time };
+            call.collect_abandoned();
+            call.channel_slot.abandoned.iter().any(|abandoned| abandoned.lock.is_some())
+        };
+        pools.into_iter().flat_map(TryLockPool::acquire_each).fold(false, |any, slot| may_come(slot) | any)
+    }
+
     pub(crate) fn arena(&self) -> &SharedMemory {
         &self.arena
     }

@@ -17,9 +17,9 @@ pub(crate) struct HeldLease {
 }
 
 impl HeldLease {
-    /// Creates the lease of a lock that was granted just now.
-    pub(crate) fn granted(lease: Duration, asked: Instant) -> Self {
-        Self { own: Lease::granted(lease, asked), kept: None }
+    /// Creates the lease of a lock that was requested after `asked`.
+    pub(crate) fn since(asked: Instant, lease: Duration) -> Self {
+        Self { own: Lease::since(asked, lease), kept: None }
     }
 
     /// Has the keeper renew the lease until the guard ends.
@@ -29,10 +29,8 @@ impl HeldLease {
         inner: &Arc<Inner>,
         location: &SegmentLocation,
         token: LockToken,
-        asked: Instant,
     ) -> Result<(), Error> {
-        let lease = Lease::granted(self.own.duration(), asked);
-        self.kept = Some(KeptLease::begin(keeper, inner, location, (token, lease))?);
+        self.kept = Some(KeptLease::begin(keeper, inner, location, (token, self.own.to_keep()))?);
         Ok(())
     }
 

@@ -1,8 +1,9 @@
-//! The keeper: a thread of a client that renews the leases of its guards with [`LockOptions::keep_alive`].
+//! The keeper: a thread of a client that renews the leases of its guards with [`LockOptions::keep_alive`], and releases locks that are
+//! granted to callers who have given up.
 //!
 //! One thread serves all guards of a client. Renewals that are due together are in flight together, and each round ends
 //! within a quarter of the shortest lease, so that a home that does not answer delays no other lease beyond its end. The
-//! thread ends with the last guard.
+//! thread ends with its last work.
 //!
 //! [`LockOptions::keep_alive`]: crate::LockOptions::keep_alive
 
@@ -18,6 +19,7 @@ use crate::plan::priority::Priority;
 use crate::session::{Inner, Session};
 use arc_swap::Guard;
 use ddss_core::{LockToken, Outcome};
+use ddss_ipc::lock_free::ProcessByte;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,8 @@ use std::time::{Duration, Instant};
 const ROUND_MAX: Duration = Duration::from_secs(1);
 /// Minimum of that time, whatever leases there are: a home that is only slow answers in it.
 const ROUND_MIN: Duration = Duration::from_millis(100);
+/// Pause between two looks for locks that are granted late.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Leases that the thread of a client renews.
 #[derive(Debug, Default)]
@@ -36,7 +40,16 @@ pub(crate) struct LeaseKeeper {
 #[derive(Debug, Default)]
 struct KeeperState {
     leases: Vec<Arc<Renewable>>,
-    is_running: bool,
+    /// Sessions in which a lock may be granted to a caller that has given up.
+    late: Vec<Arc<Session>>,
+    /// Present while the thread runs. A child of this process has no thread.
+    thread: Option<ProcessByte>,
+}
+
+impl KeeperState {
+    fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_inherited())
+    }
 }
 
 /// A lock with its lease.
@@ -73,12 +86,7 @@ impl KeptLease {
         let (attached, location) = (Arc::clone(attached), location.clone());
         let renewable = Arc::new(Renewable { attached, location, token, lease });
         let mut state = keeper.state();
-        if !state.is_running {
-            let keeper = Arc::clone(keeper);
-            let thread = std::thread::Builder::new().name("ddss-leases".to_owned());
-            thread.spawn(move || keeper.run()).map_err(Reason::Thread)?;
-            state.is_running = true;
-        }
+        keeper.start(&mut state).map_err(Reason::Thread)?;
         state.leases.push(Arc::clone(&renewable));
         drop(state);
         keeper.changed.notify_one();
@@ -101,7 +109,31 @@ impl LeaseKeeper {
     /// Returns true while the thread runs.
     #[cfg(test)]
     fn is_running(&self) -> bool {
-        self.state().is_running
+        self.state().is_running()
+    }
+
+    /// Starts the thread unless it runs.
+    fn start(self: &Arc<Self>, state: &mut KeeperState) -> std::io::Result<()> {
+        if !state.is_running() {
+            let (keeper, running) = (Arc::clone(self), ProcessByte::new(1)?);
+            let thread = std::thread::Builder::new().name("ddss-leases".to_owned());
+            thread.spawn(move || keeper.run())?;
+            state.thread = Some(running);
+        }
+        Ok(())
+    }
+
+    /// Releases the locks that this session grants to callers who have given up, now or later.
+    pub(crate) fn release_late_locks(self: &Arc<Self>, session: &Arc<Session>) {
+        if session.attachment.is_unusable() || !session.channels.collect_late_locks() {
+            return;
+        }
+        let mut state = self.state();
+        // Without the thread their leases end the locks.
+        if self.start(&mut state).is_ok() && !state.late.iter().any(|late| Arc::ptr_eq(late, session)) {
+            state.late.push(Arc::clone(session));
+            self.changed.notify_one();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, KeeperState> {
@@ -111,12 +143,16 @@ impl LeaseKeeper {
     fn run(&self) {
         let mut state = self.state();
         loop {
+            // A daemon that is gone, or that sees the client gone, ends the locks.
+            let is_owed = |late: &Arc<Session>| Arc::strong_count(late) > 1 && !late.attachment.is_unusable();
+            state.late.retain(|late| is_owed(late) && late.channels.collect_late_locks());
             state.leases.retain(|kept| !kept.lease.is_lost());
-            let Some(next) = state.leases.iter().map(|kept| kept.lease.due()).min() else {
-                state.is_running = false;
+            let now = Instant::now();
+            let collect = (!state.late.is_empty()).then_some(now + COLLECT_INTERVAL);
+            let Some(next) = state.leases.iter().map(|kept| kept.lease.due()).chain(collect).min() else {
+                state.thread = None;
                 return;
             };
-            let now = Instant::now();
             if next > now {
                 let waited = self.changed.wait_timeout(state, next - now);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -282,7 +318,7 @@ mod tests {
         // A lease that ended by itself is not revived.
         let short = theirs.segment("locked").open().unwrap();
         next.unlock().unwrap();
-        let ended = short.lock_with(LockOptions::new().lease(Duration::from_micros(1))).unwrap();
+        let ended = short.lock_with(LockOptions::new().lease(Duration::from_secs(1))).unwrap();
         let after = segment.lock().unwrap();
         assert_eq!(ended.renew().unwrap_err().kind(), ErrorKind::LockLost);
         assert!(ended.lease_left().is_zero() && !after.lease_left().is_zero());

@@ -70,14 +70,20 @@ impl LeaseState {
 }
 
 impl Lease {
-    /// Creates the lease of a lock that was granted just now. A holder that waited in the lock queue does not know when
-    /// the home granted it: the lease is counted from the answer, and the keeper renews it at once.
-    pub(crate) fn granted(lease: Duration, asked: Instant) -> Self {
-        let now = Instant::now();
-        let has_waited = now - asked > lease / 4;
-        let begin = if has_waited { now } else { asked };
-        let due = if has_waited { now } else { asked + lease / RENEWALS_PER_LEASE };
-        Self { lease, state: Mutex::new(LeaseState::until(begin + lease, due)) }
+    /// Creates the lease of a lock that was requested or renewed after `sent`.
+    pub(crate) fn since(sent: Instant, lease: Duration) -> Self {
+        Self { lease, state: Mutex::new(LeaseState::until(sent + lease, sent + lease / RENEWALS_PER_LEASE)) }
+    }
+
+    /// Creates the same lease for the keeper.
+    pub(crate) fn to_keep(&self) -> Self {
+        Self::since(self.state().end - self.lease, self.lease)
+    }
+
+    /// Returns true if a quarter of the lease has passed since the request. A holder that waited in the lock queue, or a task that
+    /// was polled late, does not know when the home granted the lock.
+    pub(crate) fn is_old(&self) -> bool {
+        Instant::now() + self.lease / 4 * 3 > self.state().end
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, LeaseState> {
@@ -154,7 +160,7 @@ mod tests {
     #[test]
     fn failed_renewal_loses_the_lock_only_when_the_home_says_so() {
         // If this broke, a slow network would depose a leader, or a deposed leader would go on.
-        let lease = Lease::granted(Duration::from_secs(600), Instant::now());
+        let lease = Lease::since(Instant::now(), Duration::from_secs(600));
         for failure in
             [Failure::NodeDown, Failure::TimedOut, Failure::Busy(crate::Limit::Operations), Failure::GoingDown]
         {
