@@ -1,7 +1,7 @@
 //! Tests of `batch.rs` and `api/batch.rs`.
 
 use crate::deadline::Deadline;
-use crate::testing::{TestNode, block_on};
+use crate::testing::{TestNode, block_on, poll_once};
 use crate::*;
 use crate::{ErrorKind, Spec};
 
@@ -207,4 +207,24 @@ fn batch_attaches_to_its_shards_by_its_own_deadline() {
         .expect("it does not wait as long as a call of the client");
     assert_eq!(end.unwrap().kind(), ErrorKind::NoDaemon);
     drop(turn);
+}
+
+#[test]
+fn end_of_the_daemon_between_two_steps_is_an_error_of_the_call() {
+    // If this broke, a batch would report that no call had an effect although some had one.
+    let node = TestNode::start();
+    let client = Client::connect_with(node.options().local_reads(false).retries(false)).unwrap();
+    let map: Map<u64, u64> = client.map("map").allocate(8).unwrap();
+    let first = map.put(&1, &1).unwrap();
+    let mut batch = Batch::new();
+    let ticket = batch.map_put(&map, &1, &2, EntryOptions::new().if_version(first.version)).unwrap();
+    let (tasks, (gets, _)) = (client.aio().unwrap(), node.gets(0));
+    let mut run = Box::pin(tasks.run(batch));
+    assert!(poll_once(&mut run).is_pending());
+    // The first step is done at its daemon, and not yet seen here.
+    node.gets(gets + 1);
+    drop(node);
+    let mut replies = block_on(run).expect("the first step was answered");
+    let error = replies.take(ticket).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NoDaemon | ErrorKind::DaemonGone), "{error}");
 }

@@ -3,6 +3,7 @@
 use crate::Spec;
 use crate::testing::{TestNode, block_on};
 use crate::*;
+use std::time::Duration;
 
 #[test]
 fn allocation_for_another_user_is_all_or_nothing() {
@@ -56,4 +57,19 @@ fn change_of_owner_requires_permission() {
     // The bytes have moved and are unchanged.
     let value = client.segment("mine").open().unwrap().get(0..10).unwrap();
     assert_eq!((&value[..], value.stamp), (&b"still here"[..], put));
+}
+
+#[test]
+fn allocation_for_another_user_that_did_nothing_has_left_no_segment() {
+    // If this broke, a program would allocate again after a timeout, and take its own segment for one of another process.
+    let node = TestNode::start();
+    let (client, other) = (node.client(), node.client());
+    let own = client.segment("mine").allocate(Spec::new(64)).unwrap().stat().unwrap().permissions;
+    for round in 0..300 {
+        let name = format!("theirs/{round}");
+        let hasty = client.with_timeout(Duration::from_micros(10 * round));
+        let Err(error) = hasty.segment(&name).allocate(Spec::new(64).owner(own.uid + 1, own.gid + 1)) else { continue };
+        let is_there = other.segment(&name).open().is_ok();
+        assert!(!is_there || error.is_indeterminate(), "round {round}: {error}");
+    }
 }
