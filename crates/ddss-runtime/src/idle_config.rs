@@ -39,10 +39,8 @@ impl IdleConfig {
 pub(crate) struct IdleConstants {
     /// Rounds without work between two readings of the clock: a reading takes as long as such a round.
     pub(crate) rounds_per_clock: u32,
-    /// Waits in vain after which the thread waits only briefly before it sleeps.
+    /// Waits in vain after which the thread waits only briefly before it sleeps. Twice as many are counted.
     pub(crate) wasted_waits_max: u32,
-    /// Upper bound of the counter of waits in vain.
-    pub(crate) wasted_waits_cap: u32,
     /// Length of a brief wait.
     pub(crate) wait_short: Duration,
     /// Duration of a yield from which another thread counts as compute-bound.
@@ -57,7 +55,6 @@ pub(crate) struct IdleConstants {
 pub(crate) const IDLE: IdleConstants = IdleConstants {
     rounds_per_clock: 4,
     wasted_waits_max: 4,
-    wasted_waits_cap: 2 * 4,
     wait_short: Duration::from_micros(1),
     occupied_min: Duration::from_micros(500),
     occupied_max: Duration::from_millis(4),

@@ -55,7 +55,7 @@ impl IdleStrategy {
             // A single early wake-up changes nothing; several in a row do.
             let has_missed_work = since.elapsed() <= self.config.sleep_after;
             let after = if has_missed_work { self.wasted_waits.saturating_sub(2) } else { self.wasted_waits + 1 };
-            self.wasted_waits = after.min(IDLE.wasted_waits_cap);
+            self.wasted_waits = after.min(2 * IDLE.wasted_waits_max);
         }
         self.has_waited_long = false;
         self.record_work();

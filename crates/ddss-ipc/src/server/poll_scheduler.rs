@@ -24,9 +24,6 @@ use crate::trace_sampling::TracedRequest;
 
 /// Requests taken from one channel in one sweep, so that no batch delays the other channels for long.
 const CHANNEL_BATCH_MAX: usize = 16;
-/// Requests taken from all hot channels in one round. With many channels, each gives fewer, so that a client with a
-/// channel for every thread does not delay one with a single channel by a thousand requests.
-const ROUND_MAX: usize = 256;
 /// Part of a budget that hot channels leave to others, so that an occasional caller is found beside clients that never
 /// stop.
 const RESERVED_FOR_COLD: usize = 32;
@@ -34,9 +31,9 @@ const RESERVED_FOR_COLD: usize = 32;
 /// that it takes some 3 microseconds however many are hot. Of many threads that take turns, only the running one stays
 /// hot, and its calls do not wait for polls of the others.
 const HOT_POLLS: u32 = 512;
-/// Cold channels polled in a sweep, in addition to half as many as there are hot channels. A poll takes as long as the
-/// rest of a sweep, and a client that calls again immediately waits for it.
-const COLD_SLICE: usize = 1;
+/// Cold channels polled in a sweep, in addition to half as many as there are hot channels, and fresh ones if those have their
+/// turn. A poll takes as long as the rest of a sweep, and a client that calls again immediately waits for it.
+const SLICE: usize = 1;
 /// Sweeps in a row without a request after which no client calls again immediately.
 const IDLE_SWEEPS_SHORT: u32 = 16;
 /// Sweeps in a row without a request after which no user has to wait for earlier heavy requests. A call from another
@@ -45,8 +42,6 @@ const IDLE_SWEEPS_FREE: u32 = 64;
 /// Cold channels polled in a sweep from then on, as there is time. Among clients that take turns on their cores the
 /// next turn begins now, and should be found before its client has spun in vain.
 const COLD_SLICE_IDLE: usize = 8;
-/// Fresh channels polled in a sweep.
-const FRESH_SLICE: usize = 1;
 /// Sweeps between two polls of fresh channels while there are requests.
 const FRESH_EVERY: u32 = 16;
 /// Violations that are kept until the owner of the server asks.
@@ -204,28 +199,31 @@ impl PollScheduler {
         self.sweeps = self.sweeps.wrapping_add(1);
         let reserved = RESERVED_FOR_COLD.min(budget / 2);
         let mut remaining = budget - reserved;
-        self.visit_hot::<SEVERAL>(&mut remaining, take);
+        self.visit_hot::<SEVERAL>(budget, &mut remaining, take);
         remaining += reserved;
         self.idle_sweeps = if remaining == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
         let long = self.idle_sweeps > IDLE_SWEEPS_SHORT;
-        let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(PollRate::Hot) / 2;
+        let slice = if long { COLD_SLICE_IDLE } else { SLICE } + self.count(PollRate::Hot) / 2;
         self.polls_before_wake = self.polls_before_wake.saturating_sub(slice);
         self.visit_cold::<SEVERAL>(PollRate::Cold, slice, &mut remaining, take);
         if long || self.sweeps.is_multiple_of(FRESH_EVERY) {
-            self.visit_cold::<SEVERAL>(PollRate::Fresh, FRESH_SLICE, &mut remaining, take);
+            self.visit_cold::<SEVERAL>(PollRate::Fresh, SLICE, &mut remaining, take);
         }
         budget - remaining
     }
 
+    /// Polls the hot channels. The more they are, the fewer requests of the `budget` each gives, so that a client with a channel for
+    /// every thread does not delay one with a single channel by a thousand requests.
     #[inline(always)]
     fn visit_hot<const SEVERAL: bool>(
         &mut self,
+        budget: usize,
         remaining: &mut usize,
         take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) {
         let hot = self.count(PollRate::Hot);
         // With few channels, the usual case, there is nothing to divide: a division takes as long as the poll itself.
-        let batch = if hot <= ROUND_MAX / CHANNEL_BATCH_MAX { CHANNEL_BATCH_MAX } else { (ROUND_MAX / hot).max(1) };
+        let batch = if hot <= budget / CHANNEL_BATCH_MAX { CHANNEL_BATCH_MAX } else { (budget / hot).max(1) };
         let first = self.cursors[PollRate::Hot as usize];
         if SEVERAL {
             self.shares.begin_round(self.idle_sweeps > IDLE_SWEEPS_FREE);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A place on the channel, and an arena run if the call needs one.
 pub(super) type ChannelPlace = (CallId, Option<ArenaRun>);
@@ -76,10 +76,6 @@ pub(super) struct Backpressure {
 }
 
 impl Backpressure {
-    /// Interval at which the queue is checked without a notification. Two threads that want capacity may collide, or
-    /// capacity may become free just before a task enters the queue.
-    const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
-
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,7 +216,8 @@ impl Backpressure {
         woken.into_iter().for_each(Waker::wake);
         self.serve(places);
         let waits = self.waiting.load(Ordering::Relaxed) > 0;
-        if waits { Some(now + Self::RECHECK_INTERVAL) } else { next }
+        // Two threads that want capacity may collide, or capacity may become free just before a task enters the queue.
+        if waits { Some(now) } else { next }
     }
 
     /// Returns true while releases wait for a place.

@@ -35,10 +35,9 @@ use parked_calls::ParkedCalls;
 
 /// Maximum calls in flight: one bit each in the combiner's word; the rest of the bits are flags.
 const CALLS_MAX: usize = 52;
-/// Maximum waiting calls that keep their places; those beyond are parked.
+/// Maximum waiting calls that keep their places, and maximum places of those that are parked, until their tasks see it. A task may
+/// not be polled for long.
 const WAITS_MAX: u32 = 16;
-/// Maximum places of waiting calls that are parked, until their tasks see it. A task may not be polled for long.
-const PARKING_MAX: u32 = 16;
 /// Maximum places that are offered for completions of parked waits.
 const COLLECTS_MAX: usize = 8;
 /// Places reserved for releases and for calls under a lock.
@@ -46,7 +45,7 @@ const RESERVED_PLACES: usize = 4;
 /// Maximum cancels in flight; further cancels wait.
 const CANCELS_MAX: usize = 4;
 const _: () = assert!(CALLS_MAX + CANCELS_MAX + COLLECTS_MAX <= RING_SLOTS);
-const _: () = assert!((WAITS_MAX + PARKING_MAX) as usize + RESERVED_PLACES < CALLS_MAX);
+const _: () = assert!(2 * WAITS_MAX as usize + RESERVED_PLACES < CALLS_MAX);
 const _: () = assert!(CALLS_MAX <= CANCEL.trailing_zeros() as usize);
 /// Request id of a cancel; no call has this id.
 const CANCEL_ID: RequestId = RequestId(u64::MAX);

@@ -1,6 +1,6 @@
 //! Waits on the shared channel: which keep their places, and how those that are parked come to their completions.
 
-use super::{ARM, CANCEL, COLLECT_ID, COLLECTS_MAX, PARKING_MAX, SharedChannel, WAITS_MAX, Work};
+use super::{ARM, CANCEL, COLLECT_ID, COLLECTS_MAX, SharedChannel, WAITS_MAX, Work};
 use crate::call::arena::ArenaRun;
 use crate::call::channels::NoCompletion;
 use crate::reactor::shared_channel::parked_calls::ParkedStatus;
@@ -13,12 +13,12 @@ use std::time::Duration;
 impl SharedChannel {
     /// Takes a place for a call that waits for an event: to keep if few do so, else until it is parked.
     pub(super) fn begin_wait(&self) -> Option<CallId> {
-        let count_below = |count: &AtomicU32, most: u32| {
-            let more = |count: u32| (count < most).then_some(count + 1);
+        let count = |count: &AtomicU32| {
+            let more = |count: u32| (count < WAITS_MAX).then_some(count + 1);
             count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
         };
-        let is_resident = count_below(&self.wait_count, WAITS_MAX);
-        if !is_resident && !count_below(&self.parking_count, PARKING_MAX) {
+        let is_resident = count(&self.wait_count);
+        if !is_resident && !count(&self.parking_count) {
             return None;
         }
         let id = self.calls.begin();
