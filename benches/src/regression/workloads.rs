@@ -10,7 +10,7 @@ use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Entry, Header, Message, OpenedSegment, Operation, Outcome, Payload,
     Principal, PutConditions, ReadOptions, RemoteWindow, Request, RequestId, Shard, Timestamp,
 };
-use ddss_engine::{Action, Engine, EngineConfig, MessageBody, Now, StepId};
+use ddss_engine::{Action, Engine, EngineConfig, Fetch, MessageBody, Now, PeerAction, Reply, SegmentCommit, StepId};
 use ddss_ipc::{
     Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, SharedMemory, TracedRequest,
 };
@@ -188,18 +188,22 @@ impl Engines {
             match action {
                 Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
                 Action::ReadWord { .. } => self.engines[node].word_read(1),
-                Action::Commit { version, .. } => self.state = Header::committed(version),
-                Action::Fetch { step, .. } => self.fetched(node, step),
-                Action::Send { message, tail: MessageBody::None, .. } => self.deliver(node, &message, &[]),
-                Action::Send { message, tail: MessageBody::Buffer(buffer), .. } => {
+                Action::Commit(SegmentCommit { version, .. }) => self.state = Header::committed(version),
+                Action::Peer(PeerAction::Fetch(Fetch { step, .. })) => self.fetched(node, step),
+                Action::Peer(PeerAction::Send { message, tail: MessageBody::None, .. }) => {
+                    self.deliver(node, &message, &[])
+                }
+                Action::Peer(PeerAction::Send { message, tail: MessageBody::Buffer(buffer), .. }) => {
                     let tail = self.engines[node].buffer(buffer).to_vec();
                     self.deliver(node, &message, &tail);
                 }
-                Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
+                Action::Peer(PeerAction::GrantWindow {
+                    message: Message::Found { step, info, .. }, at, bytes, ..
+                }) => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.deliver(node, &Message::Found { step, info, window }, &[]);
                 }
-                Action::Reply { completion, .. } => self.last = Some(completion),
+                Action::Reply(Reply { completion, .. }) => self.last = Some(completion),
                 _ => {}
             }
         }

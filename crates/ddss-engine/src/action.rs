@@ -1,81 +1,17 @@
 //! Actions: the effects that the engine asks for. The daemon executes them in order.
 
-use crate::ids::{BufferId, ClaimId, ServedGetId, StepId};
-use crate::role::{Proposal, RoleAssignment};
+mod bytes;
+mod control_action;
+mod peer_action;
+
+use crate::ids::BufferId;
+pub use bytes::{CommitSource, FetchTarget, MessageBody, RangeSet};
+pub use control_action::ControlAction;
 use ddss_core::{
-    ArenaRange, BucketGarbage, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, MapLayout, Message,
-    Name, NodeId, Payload, Record, RecordPlace, RemoteWindow, RowList, SegmentId, TableLayout, Timestamp, Version,
+    ArenaRange, BucketGarbage, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, MapLayout, NodeId,
+    Payload, Record, RecordPlace, RowList, SegmentId, TableLayout, Timestamp, Version,
 };
-
-/// Location of the bytes of a commit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommitSource {
-    /// A client of this node: the request itself, or its arena.
-    Client(ClientId, Payload),
-    /// This node's staging memory, written by a peer.
-    Staged {
-        /// Peer whose part of the staging memory it is.
-        node: NodeId,
-        /// Offset in that part.
-        at: u64,
-    },
-    /// A buffer of the engine, filled from a message: [`Engine::consume_buffer`](super::Engine::consume_buffer).
-    Buffer(BufferId),
-    /// One word.
-    Word(u64),
-    /// This node's pool, from this offset on.
-    Pool(u64),
-}
-
-/// Byte ranges of a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RangeSet {
-    /// One range.
-    One {
-        /// Offset of the first byte.
-        offset: u64,
-        /// Length in bytes.
-        bytes: u32,
-    },
-    /// Several ranges; [`Engine::ranges`](super::Engine::ranges) returns them.
-    Many {
-        /// Buffer that holds the table.
-        table: BufferId,
-        /// Bytes of all ranges together.
-        bytes: u32,
-    },
-}
-
-impl RangeSet {
-    /// Returns the bytes of all ranges together.
-    pub const fn bytes(&self) -> u32 {
-        match self {
-            RangeSet::One { bytes, .. } | RangeSet::Many { bytes, .. } => *bytes,
-        }
-    }
-}
-
-/// Destination of the bytes of a fetch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FetchTarget {
-    /// A client's arena.
-    Arena(ClientId, ArenaRange),
-    /// This node's pool, from this offset on.
-    Pool(u64),
-}
-
-/// Bytes that follow the fields of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MessageBody {
-    /// No bytes.
-    None,
-    /// Bytes of a client.
-    Client(ClientId, Payload),
-    /// A buffer of the engine: [`Engine::buffer`](super::Engine::buffer).
-    Buffer(BufferId),
-    /// Bytes of a segment whose data begin at this pool offset.
-    Pool(u64, RangeSet),
-}
+pub use peer_action::{Fetch, PeerAction};
 
 /// Result of a search for garbage in buckets of a map.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -146,7 +82,7 @@ impl GarbageSearch {
     }
 }
 
-/// One effect for the daemon to execute.
+/// One effect for the daemon to execute. Those without an enumeration of their own happen in this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Makes a segment: provides zeroed memory, writes its header and then its record. Answered with
@@ -185,29 +121,9 @@ pub enum Action {
         at: u64,
     },
     /// Copies a segment's bytes into a client's arena, range after range.
-    CopyOut {
-        /// Pool offset of the segment's data.
-        at: u64,
-        /// Ranges to copy.
-        parts: RangeSet,
-        /// Client that owns the arena.
-        client: ClientId,
-        /// Destination in the arena.
-        into: ArenaRange,
-    },
+    CopyOut(CopyOut),
     /// Replaces bytes of a segment and advances its version, so that no reader takes a mix for a whole.
-    Commit {
-        /// Pool offset of the header.
-        at: u64,
-        /// Ranges to write; the source holds them back to back.
-        parts: RangeSet,
-        /// Source of the bytes.
-        source: CommitSource,
-        /// New version.
-        version: Version,
-        /// Timestamp of the new version.
-        timestamp: Timestamp,
-    },
+    Commit(SegmentCommit),
     /// Replaces many bytes of a segment by bytes of the pool and advances its version, like [`Commit`](Self::Commit),
     /// but over many rounds. Answered with [`Engine::large_committed`](super::Engine::large_committed).
     CommitLarge {
@@ -293,14 +209,6 @@ pub enum Action {
         /// Timestamp of the version; 0 if the bytes belong to no version.
         timestamp: Timestamp,
     },
-    /// Proposes a decision about a replicated segment to the cluster. If accepted, it comes back with
-    /// [`Engine::assign_role`](super::Engine::assign_role).
-    Propose {
-        /// Proposal to submit.
-        decision: Proposal,
-    },
-    /// Reports that this node has no copy of a segment whose home has lost it, although these roles expect one here.
-    ReportLost(RoleAssignment),
     /// Saves the current version into the history: copies all bytes and writes `header` in front of them.
     SaveVersion {
         /// Pool offset of the segment's header.
@@ -318,24 +226,6 @@ pub enum Action {
         parts: RangeSet,
         /// Destination in the pool.
         to: u64,
-    },
-    /// Writes pool bytes into the staging memory that `node` keeps for this node, and sends `message` behind them:
-    /// both, or neither.
-    SendStaged {
-        /// Peer that asked for them.
-        node: NodeId,
-        /// Id that comes back with [`Engine::served_get_sent`](super::Engine::served_get_sent).
-        served_get: ServedGetId,
-        /// Offset in the staging memory.
-        at: u64,
-        /// Pool offset of the bytes.
-        from: u64,
-        /// Length in bytes.
-        bytes: u32,
-        /// The [`Message::Got`], [`Message::Piece`], [`Message::Forward`] or [`Message::ForwardPart`].
-        message: Message,
-        /// Table of its ranges, if it has one.
-        table: Option<BufferId>,
     },
     /// Copies bytes that a peer wrote into this node's staging memory into a client's arena.
     Unstage {
@@ -399,44 +289,6 @@ pub enum Action {
         /// Timestamp of the new version.
         timestamp: Timestamp,
     },
-    /// Reads ranges of one row of a remote table: the segment's header, the record's header, the ranges, and the
-    /// record's state word again. Comes back with [`Engine::fetched`](super::Engine::fetched), with state and timestamp
-    /// of the record in the segment's header.
-    FetchRecord {
-        /// Home of the segment.
-        node: NodeId,
-        /// Step that comes back.
-        step: StepId,
-        /// Window over the segment.
-        window: RemoteWindow,
-        /// Place of the record in the window.
-        place: RecordPlace,
-        /// Ranges to read.
-        parts: RangeSet,
-        /// Destination, back to back.
-        target: FetchTarget,
-    },
-    /// Reads the first bytes of rows of a remote table, each row with its two words by one read, and then the segment's
-    /// header. The row numbers lie in the client's arena; a number that the table does not have is refused. Comes back
-    /// with [`Engine::fetched`](super::Engine::fetched), or is [refused](super::Engine::refused).
-    FetchRows {
-        /// Home of the segment.
-        node: NodeId,
-        /// Step that comes back.
-        step: StepId,
-        /// Window over the segment.
-        window: RemoteWindow,
-        /// Layout of the table.
-        layout: TableLayout,
-        /// Number of rows of the table.
-        rows: u64,
-        /// Client that gets the rows.
-        client: ClientId,
-        /// Range with numbers and records.
-        range: ArenaRange,
-        /// Shape of that range.
-        list: RowList,
-    },
     /// Reads the greatest timestamp of records in a client's arena. Comes back with
     /// [`Engine::timestamp_read`](super::Engine::timestamp_read).
     ReadTimestamp {
@@ -454,64 +306,6 @@ pub enum Action {
         /// Token of the lock; zero for no holder.
         holder: LockToken,
     },
-    /// Reads ranges of a remote segment, with a header before and its state word after them.
-    Fetch {
-        /// Home of the segment.
-        node: NodeId,
-        /// Step that comes back with [`Engine::fetched`](super::Engine::fetched).
-        step: StepId,
-        /// Window over its memory: header line and bytes.
-        window: RemoteWindow,
-        /// Offset in the window of the header that validates the bytes behind it.
-        line: u64,
-        /// Ranges to read.
-        parts: RangeSet,
-        /// Destination, back to back.
-        target: FetchTarget,
-    },
-    /// Writes a client's bytes into the staging memory that `node` keeps for this node, and sends the put that commits
-    /// them: both, or neither.
-    Stage {
-        /// Home of the segment.
-        node: NodeId,
-        /// Step that comes back with [`Engine::staged`](super::Engine::staged).
-        step: StepId,
-        /// Offset in the staging memory.
-        at: u64,
-        /// Client that owns the arena.
-        client: ClientId,
-        /// Source in the arena.
-        from: ArenaRange,
-        /// Message that commits them.
-        message: Message,
-        /// Table of its ranges, if it has one.
-        table: Option<BufferId>,
-    },
-    /// Sends a message to another node.
-    Send {
-        /// Receiver.
-        node: NodeId,
-        /// Message to send.
-        message: Message,
-        /// Bytes that follow its fields.
-        tail: MessageBody,
-    },
-    /// Sends [`Message::Found`] with a window over the segment that only this peer may use.
-    GrantWindow {
-        /// Receiver.
-        node: NodeId,
-        /// A [`Message::Found`] whose window the daemon fills in.
-        message: Message,
-        /// Pool offset of the segment's header.
-        at: u64,
-        /// Bytes of the window: header line and data.
-        bytes: u64,
-    },
-    /// Revokes every peer's window over this memory.
-    RevokeWindow {
-        /// Pool offset of the segment's header.
-        at: u64,
-    },
     /// Zeroes memory that no reader can reach any more and gives its pages back to the system. Answered with
     /// [`Engine::cleared`](super::Engine::cleared), at once or later.
     ZeroFill {
@@ -520,45 +314,40 @@ pub enum Action {
         /// Length in bytes.
         bytes: u64,
     },
-    /// Disconnects a peer that broke the protocol.
-    Disconnect {
-        /// Peer to disconnect.
-        node: NodeId,
-    },
-    /// Claims a name in the cluster. Answered with [`Engine::claimed`](super::Engine::claimed).
-    ClaimName {
-        /// Id of the claim.
-        claim: ClaimId,
-        /// Name to claim.
-        name: Name,
-        /// Timeout in microseconds.
-        within_us: u32,
-    },
-    /// Gives a name back to the cluster. Answered with [`Engine::disclaimed`](super::Engine::disclaimed).
-    ReleaseName {
-        /// Id of the claim.
-        claim: ClaimId,
-        /// Name to give back.
-        name: Name,
-    },
-    /// Asks the cluster for the home of a name. Answered with [`Engine::confirmed`](super::Engine::confirmed).
-    ConfirmName {
-        /// Step that waits for the answer.
-        step: StepId,
-        /// Name to look up.
-        name: Name,
-        /// Timeout in microseconds.
-        within_us: u32,
-    },
     /// Completes a client's request. The pool bytes that `data` names go into the completion first.
-    Reply {
-        /// Channel of the client.
-        channel: ChannelId,
-        /// Completion to write.
-        completion: Completion,
-        /// Pool offset and length.
-        data: Option<(u64, u8)>,
-    },
+    Reply(Reply),
+    /// Gives work to the fabric.
+    Peer(PeerAction),
+    /// Asks the control plane, if the node belongs to a cluster.
+    Control(ControlAction),
+}
+
+/// Content of [`Action::CopyOut`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyOut {
+    /// Pool offset of the segment's data.
+    pub at: u64,
+    /// Ranges to copy.
+    pub parts: RangeSet,
+    /// Client that owns the arena.
+    pub client: ClientId,
+    /// Destination in the arena.
+    pub into: ArenaRange,
+}
+
+/// Content of [`Action::Commit`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentCommit {
+    /// Pool offset of the header.
+    pub at: u64,
+    /// Ranges to write; the source holds them back to back.
+    pub parts: RangeSet,
+    /// Source of the bytes.
+    pub source: CommitSource,
+    /// New version.
+    pub version: Version,
+    /// Timestamp of the new version.
+    pub timestamp: Timestamp,
 }
 
 /// Content of [`Action::Reply`].
@@ -590,9 +379,10 @@ pub struct Commit {
 }
 
 impl Commit {
-    pub(crate) fn action(&self) -> Action {
+    /// Returns the general form of the action.
+    pub fn action(&self) -> Action {
         let Self { at, offset, client, from, version, timestamp } = *self;
         let parts = RangeSet::One { offset, bytes: from.length() };
-        Action::Commit { at, parts, source: CommitSource::Client(client, from), version, timestamp }
+        Action::Commit(SegmentCommit { at, parts, source: CommitSource::Client(client, from), version, timestamp })
     }
 }

@@ -1,6 +1,6 @@
 //! The engine itself: its state, the queue of actions, and the entry points for clients, peers and time.
 
-use crate::action::{Action, Commit, Reply};
+use crate::action::{Action, Commit, PeerAction, Reply};
 use crate::config::{Counters, EngineConfig, Now};
 use crate::home::fast_path::FastPath;
 use crate::home::handler::Home;
@@ -320,7 +320,7 @@ impl Engine {
             let overdue = self.segments.overdue(now.steady_us).next();
             let Some(node) = overdue else { break };
             self.segments.forgotten(node, None);
-            self.output.push(Action::Disconnect { node });
+            self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         self.home().lifecycle().reclaim();
     }

@@ -69,7 +69,10 @@ mod state;
 mod storage;
 mod uploads;
 
-pub use action::{Action, Commit, CommitSource, FetchTarget, GarbageSearch, MessageBody, RangeSet, Reply};
+pub use action::{
+    Action, Commit, CommitSource, ControlAction, CopyOut, Fetch, FetchTarget, GarbageSearch, MessageBody, PeerAction,
+    RangeSet, Reply, SegmentCommit,
+};
 pub use cluster::NameState;
 pub use config::{Counters, EngineConfig, Now};
 pub use engine::Engine;

@@ -1,7 +1,7 @@
 //! Bytes on their way to other nodes: gets that this home executes for them, and changes for replicas. Few bytes go out in a
 //! message. More are written into the staging memory that the peer keeps for this node.
 
-use crate::action::{Action, MessageBody, RangeSet};
+use crate::action::{Action, MessageBody, PeerAction, RangeSet};
 use crate::fault_injection::planted;
 use crate::ids::ServedGetId;
 use crate::requester::{ReplyFields, Requester};
@@ -32,7 +32,7 @@ impl OutgoingBytes<'_> {
         if length as usize <= Message::PUT_BYTES_MAX {
             let (staged, number) = (Message::NOT_STAGED, 0);
             let message = Message::Got { step, version, timestamp, length, staged, number };
-            self.output.push(Action::Send { node, message, tail: MessageBody::Pool(at, parts) });
+            self.output.push(Action::Peer(PeerAction::Send { node, message, tail: MessageBody::Pool(at, parts) }));
             self.output.free_table(&parts);
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl OutgoingBytes<'_> {
         let to = if planted!(self.segments, NoSnapshot) { here } else { to };
         self.output.push(Action::Snapshot { at, parts, to });
         self.output.free_table(&parts);
-        self.output.push(Action::SendStaged {
+        self.output.push(Action::Peer(PeerAction::SendStaged {
             node,
             served_get,
             at: staged,
@@ -66,7 +66,7 @@ impl OutgoingBytes<'_> {
             bytes: length,
             message,
             table: None,
-        });
+        }));
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl OutgoingBytes<'_> {
         if bytes as usize <= Message::PUT_BYTES_MAX {
             let message = message(Message::NOT_STAGED, Message::NOT_STAGED);
             let tail = MessageBody::Pool(from, RangeSet::One { offset: 0, bytes });
-            self.output.push(Action::Send { node, message, tail });
+            self.output.push(Action::Peer(PeerAction::Send { node, message, tail }));
             return true;
         }
         let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(bytes)) else { return false };
@@ -91,7 +91,15 @@ impl OutgoingBytes<'_> {
             return false;
         };
         let (at, message) = (ticket.at, message(ticket.at, ticket.number()));
-        self.output.push(Action::SendStaged { node, served_get, at, from, bytes, message, table: None });
+        self.output.push(Action::Peer(PeerAction::SendStaged {
+            node,
+            served_get,
+            at,
+            from,
+            bytes,
+            message,
+            table: None,
+        }));
         true
     }
 
@@ -111,7 +119,7 @@ impl OutgoingBytes<'_> {
         {
             // The replica will never get it and has to resynchronise.
             self.free_place(node, number);
-            self.output.push(Action::Disconnect { node });
+            self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         if let Message::Got { step, number, .. } = *message {
             self.free_place(node, number);

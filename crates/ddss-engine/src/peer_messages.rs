@@ -1,6 +1,6 @@
 //! Messages from other engines to this one, which is mostly the home of the segment in question.
 
-use crate::action::{Action, CommitSource};
+use crate::action::{Action, CommitSource, PeerAction};
 use crate::config::Now;
 use crate::engine::Engine;
 use crate::fault_injection::planted;
@@ -22,7 +22,7 @@ impl Engine {
             self.clock.hear(clock, now.wall_us);
         }
         match *message {
-            Message::Welcome { .. } => self.output.push(Action::Disconnect { node }),
+            Message::Welcome { .. } => self.output.push(Action::Peer(PeerAction::Disconnect { node })),
             Message::Describe { step, principal, segment } => {
                 let described = self.home().lifecycle().describe_segment(node, step, principal, segment);
                 self.answer_refused(node, step, message, described);

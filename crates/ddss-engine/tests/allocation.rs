@@ -6,7 +6,9 @@ use ddss_core::{
     OpenedSegment, Operation, Outcome, Payload, Principal, PutConditions, ReadOptions, RemoteWindow, Request,
     RequestId, SegmentId, Shard, Spec, Timestamp,
 };
-use ddss_engine::{Action, CommitSource, Engine, EngineConfig, MessageBody, Now, StepId};
+use ddss_engine::{
+    Action, CommitSource, Engine, EngineConfig, Fetch, MessageBody, Now, PeerAction, Reply, SegmentCommit, StepId,
+};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
@@ -60,24 +62,26 @@ impl Pair {
             match action {
                 Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
                 Action::ReadWord { .. } => self.engines[node].word_read(1),
-                Action::Commit { source, version, .. } => {
+                Action::Commit(SegmentCommit { source, version, .. }) => {
                     self.state = Header::committed(version);
                     if let CommitSource::Buffer(kept) = source {
                         self.engines[node].consume_buffer(kept, |_| ());
                     }
                 }
-                Action::Fetch { step, .. } => self.fetched(node, step),
-                Action::Send { message, tail, .. } => self.deliver(node, message, &tail),
-                Action::Stage { message, .. } => self.deliver(node, message, &MessageBody::None),
-                Action::SendStaged { served_get: hand, message, .. } => {
+                Action::Peer(PeerAction::Fetch(Fetch { step, .. })) => self.fetched(node, step),
+                Action::Peer(PeerAction::Send { message, tail, .. }) => self.deliver(node, message, &tail),
+                Action::Peer(PeerAction::Stage { message, .. }) => self.deliver(node, message, &MessageBody::None),
+                Action::Peer(PeerAction::SendStaged { served_get: hand, message, .. }) => {
                     self.engines[node].served_get_sent(hand);
                     self.deliver(node, message, &MessageBody::None);
                 }
-                Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
+                Action::Peer(PeerAction::GrantWindow {
+                    message: Message::Found { step, info, .. }, at, bytes, ..
+                }) => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.deliver(node, Message::Found { step, info, window }, &MessageBody::None);
                 }
-                Action::Reply { completion, .. } => self.last = Some(completion),
+                Action::Reply(Reply { completion, .. }) => self.last = Some(completion),
                 _ => {}
             }
         }

@@ -5,7 +5,7 @@ use ddss_core::{
     ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Failure, LockRequest, LockToken, Message, NodeId, Operation,
     Outcome, Payload, Principal, PutConditions, Request, RequestId, SegmentId, Shard, Spec, Timestamp, Version,
 };
-use ddss_engine::{Action, Engine, EngineConfig, Now};
+use ddss_engine::{Action, Engine, EngineConfig, Now, PeerAction, Reply};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const OTHER: ClientId = ClientId { index: 1, generation: 1 };
@@ -80,12 +80,12 @@ impl Pair {
     fn go_on(&mut self) {
         while let Some((at, action)) = (0..2).find_map(|at| Some((at, self.engines[at].next_action()?))) {
             match action {
-                Action::Reply { channel, completion, .. } => {
+                Action::Reply(Reply { channel, completion, .. }) => {
                     let Completion { request, outcome, data, .. } = completion;
                     self.tokens.push(LockToken(u64::from_le_bytes(data[..8].try_into().unwrap())));
                     self.told.push((at, channel.client, request.0, outcome));
                 }
-                Action::Send { message, .. } => {
+                Action::Peer(PeerAction::Send { message, .. }) => {
                     let from = NodeId(at as u16 + 1);
                     self.engines[1 - at].message(NOW, from, Timestamp(0), &message, &[]);
                 }

@@ -6,7 +6,7 @@ use ddss_core::{
     ArenaRange, ChannelId, ClientId, Failure, Model, NodeId, OpenedSegment, Operation, Outcome, Principal, Request,
     RequestId, SegmentId, Shard, Spec,
 };
-use ddss_engine::{Action, Engine, EngineConfig, Now};
+use ddss_engine::{Action, Engine, EngineConfig, Now, Reply};
 use std::collections::BTreeSet;
 
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
@@ -48,7 +48,7 @@ fn allocate_or_value(
     while let Some(action) = engine.next_action() {
         match action {
             Action::Format { record, .. } => engine.formatted(NOW, record.segment, true),
-            Action::Reply { completion, .. } => match completion.outcome {
+            Action::Reply(Reply { completion, .. }) => match completion.outcome {
                 Outcome::Done => return Ok(OpenedSegment::decode(&completion.data)),
                 Outcome::Failed(failure) | Outcome::Indeterminate(failure) => {
                     return Err((failure, completion.version.0));
@@ -66,7 +66,7 @@ fn release(engine: &mut Engine, channel: ChannelId, segment: SegmentId) {
     while let Some(action) = engine.next_action() {
         match action {
             Action::ZeroFill { at, bytes, .. } => drop(engine.cleared(at, bytes)),
-            Action::Reply { completion, .. } => assert_eq!(completion.outcome, Outcome::Done),
+            Action::Reply(Reply { completion, .. }) => assert_eq!(completion.outcome, Outcome::Done),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Failure, Limit, Message, Name, NodeId, OpenedSegment, Operation,
     Outcome, Placement, Principal, Request, RequestId, SegmentId, Shard, Spec, Timestamp,
 };
-use ddss_engine::{Action, ClaimId, Engine, EngineConfig, NameState, Now, StepId};
+use ddss_engine::{Action, ClaimId, ControlAction, Engine, EngineConfig, NameState, Now, PeerAction, Reply, StepId};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 /// A client of another user.
@@ -77,17 +77,19 @@ fn name(text: &str) -> Name {
 }
 
 fn claim_in(actions: &[Action]) -> ClaimId {
-    let [Action::ClaimName { claim, .. }] = actions[..] else { panic!("{actions:?}") };
+    let [Action::Control(ControlAction::ClaimName { claim, .. })] = actions[..] else { panic!("{actions:?}") };
     claim
 }
 
 fn step_in(actions: &[Action]) -> StepId {
-    let [Action::ConfirmName { step, .. }] = actions[..] else { panic!("{actions:?}") };
+    let [Action::Control(ControlAction::ConfirmName { step, .. })] = actions[..] else { panic!("{actions:?}") };
     step
 }
 
 fn end_in(actions: &[Action]) -> Outcome {
-    let [Action::Reply { completion: Completion { outcome, .. }, .. }] = actions[..] else { panic!("{actions:?}") };
+    let [Action::Reply(Reply { completion: Completion { outcome, .. }, .. })] = actions[..] else {
+        panic!("{actions:?}")
+    };
     outcome
 }
 
@@ -118,23 +120,24 @@ fn name_is_returned_when_creation_fails_or_segment_is_released() {
     let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
     node.engine.formatted(NOW, record.segment, false);
     let actions = node.actions();
-    let given_back = actions.iter().filter(|action| matches!(action, Action::ReleaseName { .. })).count();
-    let told = actions.iter().filter(|action| matches!(action, Action::Reply { .. })).count();
+    let given_back =
+        actions.iter().filter(|action| matches!(action, Action::Control(ControlAction::ReleaseName { .. }))).count();
+    let told = actions.iter().filter(|action| matches!(action, Action::Reply(_))).count();
     assert_eq!((given_back, told), (1, 1), "{actions:?}");
     for action in actions {
-        if let Action::ReleaseName { claim, .. } = action {
+        if let Action::Control(ControlAction::ReleaseName { claim, .. }) = action {
             node.engine.disclaimed(claim, Ok(()));
         }
     }
     assert_eq!(node.actions(), []);
     assert_eq!(end_in(&node.make("b")), Outcome::Done);
     let opened = node.open("b");
-    let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
+    let [Action::Reply(Reply { completion, .. })] = opened[..] else { panic!("{opened:?}") };
     let segment = OpenedSegment::decode(&completion.data).segment;
     let actions = node.ask(Operation::Release { segment }, b"");
-    assert!(!actions.iter().any(|action| matches!(action, Action::Reply { .. })), "{actions:?}");
+    assert!(!actions.iter().any(|action| matches!(action, Action::Reply(_))), "{actions:?}");
     let claim = actions.iter().find_map(|action| match action {
-        Action::ReleaseName { claim, .. } => Some(*claim),
+        Action::Control(ControlAction::ReleaseName { claim, .. }) => Some(*claim),
         _ => None,
     });
     node.engine.disclaimed(claim.unwrap(), Ok(()));
@@ -147,7 +150,7 @@ fn release_without_majority_fails_or_is_indeterminate() {
     let mut node = Node::new();
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
     let opened = node.open("a");
-    let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
+    let [Action::Reply(Reply { completion, .. })] = opened[..] else { panic!("{opened:?}") };
     let segment = OpenedSegment::decode(&completion.data).segment;
     node.engine.set_majority(false);
     let refused = Outcome::Failed(Failure::NoMajority);
@@ -156,7 +159,7 @@ fn release_without_majority_fails_or_is_indeterminate() {
     node.engine.set_majority(true);
     let actions = node.ask(Operation::Release { segment }, b"");
     let claim = actions.iter().find_map(|action| match action {
-        Action::ReleaseName { claim, .. } => Some(*claim),
+        Action::Control(ControlAction::ReleaseName { claim, .. }) => Some(*claim),
         _ => None,
     });
     // The majority was lost in between.
@@ -166,7 +169,8 @@ fn release_without_majority_fails_or_is_indeterminate() {
 
 /// Returns the step of a lookup that was sent to the second node.
 fn lookup_in(actions: &[Action]) -> u64 {
-    let [Action::Send { node: NodeId(2), message: Message::Call { request, .. }, .. }] = actions else {
+    let [Action::Peer(PeerAction::Send { node: NodeId(2), message: Message::Call { request, .. }, .. })] = actions
+    else {
         panic!("{actions:?}")
     };
     assert!(matches!(request.operation, Operation::Open { .. }), "{request:?}");
@@ -216,7 +220,8 @@ fn remote_segment_is_created_by_its_home() {
     node.engine.peer_known(NodeId(2));
     node.engine.peer_up(NOW, NodeId(2), Timestamp::default());
     let actions = node.allocate("far", 2);
-    let [Action::Send { node: NodeId(2), message: Message::Call { request, .. }, .. }] = actions[..] else {
+    let [Action::Peer(PeerAction::Send { node: NodeId(2), message: Message::Call { request, .. }, .. })] = actions[..]
+    else {
         panic!("{actions:?}")
     };
     assert!(matches!(request.operation, Operation::Allocate { .. }), "{request:?}");
@@ -226,11 +231,11 @@ fn remote_segment_is_created_by_its_home() {
     node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &text);
     // The claim ends before the deadline of the node that asks.
     let actions = node.actions();
-    assert!(matches!(actions[..], [Action::ClaimName { within_us: 75, .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [Action::Control(ControlAction::ClaimName { within_us: 75, .. })]), "{actions:?}");
     let claim = claim_in(&actions);
     node.engine.claimed(NOW, claim, Err(Failure::TimedOut));
     let actions = node.actions();
-    let [Action::Send { message: Message::Ended { step: 5, outcome, .. }, .. }] = actions[..] else {
+    let [Action::Peer(PeerAction::Send { message: Message::Ended { step: 5, outcome, .. }, .. })] = actions[..] else {
         panic!("{actions:?}")
     };
     assert_eq!(outcome, Outcome::Failed(Failure::TimedOut));
@@ -240,14 +245,14 @@ fn remote_segment_is_created_by_its_home() {
 fn made(node: &mut Node, name: &str) -> SegmentId {
     assert_eq!(end_in(&node.make(name)), Outcome::Done);
     let opened = node.open(name);
-    let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
+    let [Action::Reply(Reply { completion, .. })] = opened[..] else { panic!("{opened:?}") };
     OpenedSegment::decode(&completion.data).segment
 }
 
 /// Begins as many claims as may be in progress.
 fn fill_claims(node: &mut Node) {
     let full = Outcome::Failed(Failure::Busy(Limit::Claims));
-    let is_full = |actions: &[Action]| matches!(actions, [Action::Reply { .. }]) && end_in(actions) == full;
+    let is_full = |actions: &[Action]| matches!(actions, [Action::Reply(_)]) && end_in(actions) == full;
     let filled = (0..=OPERATIONS_MAX).find(|number| is_full(&node.allocate(&format!("filling/{number}"), 0)));
     assert!(filled.is_some(), "claims are bounded");
 }
@@ -274,7 +279,10 @@ fn name_is_returned_beside_as_many_claims_as_may_be() {
     fill_claims(&mut node);
     node.engine.formatted(NOW, record.segment, false);
     let actions = node.actions();
-    assert!(actions.iter().any(|action| matches!(action, Action::ReleaseName { .. })), "{actions:?}");
+    assert!(
+        actions.iter().any(|action| matches!(action, Action::Control(ControlAction::ReleaseName { .. }))),
+        "{actions:?}"
+    );
 }
 
 #[test]

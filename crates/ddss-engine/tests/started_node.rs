@@ -5,7 +5,7 @@ use ddss_core::{
     ChannelId, ClientId, LockRequest, LockToken, Message, Name, NodeId, Operation, Outcome, Permissions, Principal,
     Record, Request, RequestId, SegmentId, Shard, Spec, Timestamp, Version,
 };
-use ddss_engine::{Action, Engine, EngineConfig, NameState, Now, RoleAssignment};
+use ddss_engine::{Action, Engine, EngineConfig, NameState, Now, PeerAction, RoleAssignment};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const CHANNEL: ChannelId = ChannelId { client: CLIENT, index: 0 };
@@ -42,14 +42,14 @@ fn ask(engine: &mut Engine, operation: Operation) -> Vec<Action> {
 fn lock(engine: &mut Engine, segment: SegmentId) {
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     let asked = ask(engine, Operation::Lock { segment, lock_request });
-    let [Action::Send { node: FIRST, message: Message::Call { request, .. }, .. }] = asked[..] else {
+    let [Action::Peer(PeerAction::Send { node: FIRST, message: Message::Call { request, .. }, .. })] = asked[..] else {
         panic!("the home is asked: {asked:?}")
     };
     let step = request.id.0;
     let (outcome, version, timestamp) = (Outcome::Done, Version(1), Timestamp(1));
     let granted = Message::Ended { step, outcome, version, timestamp, word: TOKEN.0 };
     engine.message(NOW, FIRST, Timestamp(1), &granted, &[]);
-    assert!(matches!(actions(engine)[..], [Action::Reply { .. }]));
+    assert!(matches!(actions(engine)[..], [Action::Reply(_)]));
 }
 
 fn take_over(engine: &mut Engine, segment: SegmentId, home: NodeId, epoch: u32) {
@@ -61,7 +61,9 @@ fn take_over(engine: &mut Engine, segment: SegmentId, home: NodeId, epoch: u32) 
 /// Returns true if the engine counts on the lock: it asks the home to end it.
 fn holds_lock(engine: &mut Engine, segment: SegmentId) -> bool {
     let asked = ask(engine, Operation::Unlock { segment, token: TOKEN });
-    let [Action::Send { message: Message::Call { request, .. }, .. }] = asked[..] else { return false };
+    let [Action::Peer(PeerAction::Send { message: Message::Call { request, .. }, .. })] = asked[..] else {
+        return false;
+    };
     request.operation == Operation::Unlock { segment, token: TOKEN }
 }
 

@@ -9,7 +9,7 @@ use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Header, Message, NodeId, OpenedSegment, Operation, Outcome, Principal,
     ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, Timestamp,
 };
-use ddss_engine::{Action, Engine, EngineConfig, FetchTarget, MessageBody, Now, StepId};
+use ddss_engine::{Action, Engine, EngineConfig, Fetch, FetchTarget, MessageBody, Now, PeerAction, Reply, StepId};
 use std::collections::BTreeMap;
 
 /// Costs of each step in virtual nanoseconds.
@@ -250,23 +250,33 @@ impl CapacityModel {
                     let now = self.now();
                     self.engines[node].formatted(now, record.segment, true);
                 }
-                Action::Fetch { node: home, step, target: FetchTarget::Arena(client, _), .. } => {
+                Action::Peer(PeerAction::Fetch(Fetch {
+                    node: home,
+                    step,
+                    target: FetchTarget::Arena(client, _),
+                    ..
+                })) => {
                     let there = time_ns + self.hop();
                     let segment = self.clients[node][client.index as usize].segment;
                     self.at(there, Event::Read { from: node, home: usize::from(home.0) - 1, step, segment });
                 }
-                Action::Send { node: to, message, tail: MessageBody::None } => {
+                Action::Peer(PeerAction::Send { node: to, message, tail: MessageBody::None }) => {
                     self.send(node, to, (message, Vec::new()), time_ns);
                 }
-                Action::Send { node: to, message, tail: MessageBody::Buffer(buffer) } => {
+                Action::Peer(PeerAction::Send { node: to, message, tail: MessageBody::Buffer(buffer) }) => {
                     let tail = self.engines[node].buffer(buffer).to_vec();
                     self.send(node, to, (message, tail), time_ns);
                 }
-                Action::GrantWindow { node: to, message: Message::Found { step, info, .. }, at, bytes } => {
+                Action::Peer(PeerAction::GrantWindow {
+                    node: to,
+                    message: Message::Found { step, info, .. },
+                    at,
+                    bytes,
+                }) => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.send(node, to, (Message::Found { step, info, window }, Vec::new()), time_ns);
                 }
-                Action::Reply { channel, completion, .. } => self.answer(node, channel, &completion, time_ns),
+                Action::Reply(Reply { channel, completion, .. }) => self.answer(node, channel, &completion, time_ns),
                 _ => {}
             }
         }

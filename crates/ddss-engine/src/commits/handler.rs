@@ -1,6 +1,6 @@
 //! Handler of commits. It gives a version its number and time, and emits the actions that write it.
 
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, RangeSet, SegmentCommit};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::state::memory::uploads::{LargeCommit, Uploads};
@@ -86,7 +86,7 @@ impl Commits<'_> {
         let history = segment.history_offset(version);
         segment.record_timestamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
-        self.output.push(Action::Commit { at, parts, source, version, timestamp });
+        self.output.push(Action::Commit(SegmentCommit { at, parts, source, version, timestamp }));
         if let Some(to) = history.filter(|_| !planted!(self.segments, HistoryLost)) {
             let (segment, timestamp) = (id.to_bits(), timestamp.0);
             self.output.push(Action::SaveVersion {

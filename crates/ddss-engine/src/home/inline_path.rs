@@ -2,7 +2,7 @@
 //! an action. The decisions and their order are those of `fast_path.rs`. Everything else, refusals included, goes through
 //! [`request`](crate::Engine::request).
 
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, RangeSet, Reply, SegmentCommit};
 use ddss_core::{ChannelId, Completion, Entry, Outcome, Payload, RequestId, Timestamp, Version};
 
 /// Commit of an inline put.
@@ -36,8 +36,8 @@ impl InlineCommit {
             (RangeSet::One { offset, bytes: bytes.into() }, CommitSource::Client(channel.client, from));
         let done = Completion { version, timestamp, ..Completion::bare(RequestId(entry[1]), Outcome::Done) };
         [
-            Action::Commit { at, parts, source, version, timestamp },
-            Action::Reply { channel, completion: done, data: None },
+            Action::Commit(SegmentCommit { at, parts, source, version, timestamp }),
+            Action::Reply(Reply { channel, completion: done, data: None }),
         ]
     }
 }

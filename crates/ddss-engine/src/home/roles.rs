@@ -1,6 +1,6 @@
 //! Roles of this node for replicated segments, after decisions of the cluster, a lease, or the loss of a node.
 
-use crate::action::Action;
+use crate::action::{Action, ControlAction};
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::requester::ReplyFields;
@@ -31,7 +31,7 @@ impl Home<'_> {
         let Some(&assignment) = self.replicas.assignment(id).filter(|_| self.replicas.is_caught_up()) else { return };
         let is_expected = assignment.vacant && assignment.paired && assignment.replica == self.segments.node();
         if is_expected && self.segments.get(id).is_err() {
-            self.output.push(Action::ReportLost(assignment));
+            self.output.push(Action::Control(ControlAction::ReportLost(assignment)));
         }
     }
 

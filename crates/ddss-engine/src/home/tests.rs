@@ -1,7 +1,7 @@
 //! Tests of the home's handler without an engine around it: its parts are the whole world.
 
 use super::handler::Home;
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, PeerAction, RangeSet, SegmentCommit};
 use crate::config::{EngineConfig, Now};
 use crate::requester::{LockOwner, Requester};
 use crate::state::lock_queue::{PendingOp, Waiter};
@@ -93,7 +93,9 @@ impl Parts {
         let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
         self.submit(id, node, 1, PendingOp::Lock(lock_request)).expect("the lock is free");
         let granted = self.actions().into_iter().find_map(|action| match action {
-            Action::Send { message: Message::Ended { outcome: Outcome::Done, word, .. }, .. } => Some(word),
+            Action::Peer(PeerAction::Send { message: Message::Ended { outcome: Outcome::Done, word, .. }, .. }) => {
+                Some(word)
+            }
             _ => None,
         });
         LockToken(granted.expect("the grant goes out"))
@@ -117,8 +119,11 @@ fn put_behind_a_lock_commits_once_after_the_unlock_and_then_answers() {
     assert_eq!(parts.actions(), [], "a foreign unlock changes nothing");
     assert!(parts.home().operations().unlock_at_home(NOW, id, token, LockOwner::Peer(A)).is_ok());
     let actions = parts.actions();
-    let [Action::SetLockHolder { .. }, Action::Commit { version, .. }, Action::Send { node, message, .. }] =
-        actions[..]
+    let [
+        Action::SetLockHolder { .. },
+        Action::Commit(SegmentCommit { version, .. }),
+        Action::Peer(PeerAction::Send { node, message, .. }),
+    ] = actions[..]
     else {
         panic!("unmark, commit, answer: {actions:?}")
     };
@@ -133,12 +138,17 @@ fn peer_that_is_gone_loses_its_lock_and_its_waiting_put() {
     parts.lock(id, A);
     assert_eq!(parts.put(id, B, b"of a dead node"), Ok(()));
     parts.home().operations().drop_owner(NOW, LockOwner::Peer(B));
-    assert!(!parts.actions().iter().any(|action| matches!(action, Action::Commit { .. })), "the put is gone");
+    assert!(!parts.actions().iter().any(|action| matches!(action, Action::Commit(_))), "the put is gone");
     parts.home().operations().drop_owner(NOW, LockOwner::Peer(A));
     assert_eq!((parts.output.counters.locks_broken, parts.output.counters.commits), (1, 0));
     parts.actions();
     assert_eq!(parts.put(id, A, b"free again"), Ok(()));
-    assert!(parts.actions().iter().any(|action| matches!(action, Action::Commit { version: Version(1), .. })));
+    assert!(
+        parts
+            .actions()
+            .iter()
+            .any(|action| matches!(action, Action::Commit(SegmentCommit { version: Version(1), .. })))
+    );
 }
 
 #[test]
@@ -150,7 +160,10 @@ fn released_segment_fails_its_waiters_before_its_memory_is_zeroed() {
     assert_eq!(parts.home().lifecycle().release_at_home(NOW, OWNER, id), Ok(()));
     let actions = parts.actions();
     let failed = actions.iter().position(|action| {
-        let Action::Send { node, message: Message::Ended { step: 2, outcome, .. }, .. } = action else { return false };
+        let Action::Peer(PeerAction::Send { node, message: Message::Ended { step: 2, outcome, .. }, .. }) = action
+        else {
+            return false;
+        };
         (*node, *outcome) == (B, Outcome::Failed(Failure::NotFound))
     });
     let zeroed = actions.iter().position(|action| matches!(action, Action::ZeroFill { .. }));

@@ -1,7 +1,7 @@
 //! Names that this node claims in the cluster, before it creates a segment, and gives back after a release: by
-//! [`Action::ClaimName`] and [`Action::ReleaseName`].
+//! [`ControlAction::ClaimName`] and [`ControlAction::ReleaseName`].
 
-use crate::action::Action;
+use crate::action::{Action, ControlAction};
 use crate::config::Now;
 use crate::ids::ClaimId;
 use crate::lifecycle::handler::Lifecycle;
@@ -34,7 +34,7 @@ impl Lifecycle<'_> {
         }
         let Some(directory) = &mut self.directory else { return Err(Failure::Busy(Limit::Claims)) };
         let claim = directory.begin(name, ClaimPurpose::Make { requester, principal, spec })?;
-        self.output.push(Action::ClaimName { claim, name, within_us });
+        self.output.push(Action::Control(ControlAction::ClaimName { claim, name, within_us }));
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl Lifecycle<'_> {
             return Err(failure);
         }
         match claim {
-            Some(claim) => self.output.push(Action::ReleaseName { claim, name }),
+            Some(claim) => self.output.push(Action::Control(ControlAction::ReleaseName { claim, name })),
             None => self.output.answer(requester, Outcome::Done, ReplyFields::default()),
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Creation of segments and replicas here: their memory is made by the daemon, and their requester answered when it exists.
 
-use crate::action::Action;
+use crate::action::{Action, ControlAction, PeerAction};
 use crate::config::Now;
 use crate::lifecycle::handler::Lifecycle;
 use crate::replica::offers::ReplicaOffer;
@@ -106,7 +106,7 @@ impl Lifecycle<'_> {
     pub(crate) fn return_name(&mut self, name: Name) {
         let Some(directory) = &mut self.directory else { return };
         let claim = directory.begin_return(name);
-        self.output.push(Action::ReleaseName { claim, name });
+        self.output.push(Action::Control(ControlAction::ReleaseName { claim, name }));
     }
 
     /// Creates a replica. [`replica_formatted`](Self::replica_formatted) reports its completion.
@@ -181,7 +181,7 @@ impl Lifecycle<'_> {
             // A window could outlive this node's time as the home, so there is none.
             self.output.send(node, message);
         } else {
-            self.output.push(Action::GrantWindow { node, message, at, bytes });
+            self.output.push(Action::Peer(PeerAction::GrantWindow { node, message, at, bytes }));
         }
         Ok(())
     }

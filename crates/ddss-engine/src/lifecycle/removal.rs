@@ -1,6 +1,6 @@
 //! Release of segments, and the end of replicas here.
 
-use crate::action::Action;
+use crate::action::{Action, PeerAction};
 use crate::config::Now;
 use crate::lifecycle::handler::Lifecycle;
 use crate::state::replication::Role;
@@ -36,7 +36,7 @@ impl Lifecycle<'_> {
 
     pub(crate) fn reclaim(&mut self) {
         while let Some((at, bytes)) = self.segments.reclaim() {
-            self.output.push(Action::RevokeWindow { at });
+            self.output.push(Action::Peer(PeerAction::RevokeWindow { at }));
             self.output.push(Action::ZeroFill { at, bytes });
         }
     }

@@ -1,7 +1,7 @@
 //! Execution of operations on segments whose home is this node, for its own clients and for other nodes. The progress thread
 //! is the one arbiter of their versions, words and locks.
 
-use crate::action::{Action, RangeSet};
+use crate::action::{Action, CopyOut, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::operations::handler::Operations;
@@ -111,7 +111,7 @@ impl Operations<'_> {
         let data = match (sink, parts) {
             (Destination::Inline, RangeSet::One { offset, bytes }) => Some((at + offset, bytes as u8)),
             (Destination::Arena(into), _) => {
-                self.output.push(Action::CopyOut { at, parts, client: channel.client, into });
+                self.output.push(Action::CopyOut(CopyOut { at, parts, client: channel.client, into }));
                 None
             }
             _ => return Err(Failure::Malformed),

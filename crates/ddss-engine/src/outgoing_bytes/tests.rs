@@ -1,7 +1,7 @@
 //! Tests of bytes for other nodes, without a home around them.
 
 use super::OutgoingBytes;
-use crate::action::{Action, RangeSet};
+use crate::action::{Action, PeerAction, RangeSet};
 use crate::config::EngineConfig;
 use crate::ids::ServedGetId;
 use crate::state::output::Output;
@@ -46,7 +46,9 @@ impl Parts {
     /// Returns the get that was sent through staging memory, and its message.
     fn staged(&mut self) -> (ServedGetId, Message) {
         match self.actions()[..] {
-            [Action::Snapshot { .. }, Action::SendStaged { served_get, message, .. }] => (served_get, message),
+            [Action::Snapshot { .. }, Action::Peer(PeerAction::SendStaged { served_get, message, .. })] => {
+                (served_get, message)
+            }
             ref other => panic!("{other:?}"),
         }
     }
@@ -68,7 +70,10 @@ fn few_bytes_take_no_memory() {
     let (mut parts, all) = (Parts::new(), Parts::new().staging_left());
     let free = parts.free_bytes();
     assert_eq!(parts.serve(8), Ok(()));
-    assert!(matches!(parts.actions()[..], [Action::Send { node: PEER, message: Message::Got { length: 8, .. }, .. }]));
+    assert!(matches!(
+        parts.actions()[..],
+        [Action::Peer(PeerAction::Send { node: PEER, message: Message::Got { length: 8, .. }, .. })]
+    ));
     assert!(parts.handler().send_pool_bytes(PEER, 4096, 8, |_, _| Message::Taken { number: 1 }));
     assert_eq!((parts.free_bytes(), parts.staging_left()), (free, all));
 }
@@ -84,7 +89,7 @@ fn bytes_that_cannot_be_sent_return_all_memory_and_the_peer_is_told() {
     parts.handler().failed(PEER, served_get, &message);
     let told = Outcome::Failed(Failure::Busy(Limit::Posts));
     let actions = parts.actions();
-    let is_told = |action: &Action| matches!(action, Action::Send { message: Message::Ended { step: 9, outcome, .. }, .. } if *outcome == told);
+    let is_told = |action: &Action| matches!(action, Action::Peer(PeerAction::Send { message: Message::Ended { step: 9, outcome, .. }, .. }) if *outcome == told);
     assert!(actions.iter().any(is_told), "{actions:?}");
     assert_eq!((parts.free_bytes(), parts.staging_left()), (free, all));
 }

@@ -4,7 +4,7 @@
 //! client could forge the data of others. Its age counts from the start of its reads, so it shows every put that had
 //! ended by then. Puts bypass the cache and go to the home; a put by a client of this node invalidates the copy.
 
-use crate::action::{Action, FetchTarget, RangeSet};
+use crate::action::{Action, CopyOut, FetchTarget, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::ids::StepId;
@@ -72,7 +72,12 @@ impl Remote<'_> {
                 Some((copy.at + offset, bytes as u8))
             }
             parts => {
-                self.output.push(Action::CopyOut { at: copy.at, parts, client: channel.client, into: transfer.range });
+                self.output.push(Action::CopyOut(CopyOut {
+                    at: copy.at,
+                    parts,
+                    client: channel.client,
+                    into: transfer.range,
+                }));
                 None
             }
         };

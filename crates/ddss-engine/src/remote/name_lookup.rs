@@ -1,9 +1,9 @@
 //! Lookups of names: at every peer, or in a cluster, where one directory says which node is the home of which name.
 //!
 //! The engine has a copy of the directory, so a lookup needs no message; it never decides about it. A name that the copy
-//! lacks is confirmed once, by [`Action::ConfirmName`], since the copy may be slightly old.
+//! lacks is confirmed once, by [`ControlAction::ConfirmName`], since the copy may be slightly old.
 
-use crate::action::Action;
+use crate::action::{Action, ControlAction};
 use crate::ids::StepId;
 use crate::remote::handler::{Remote, text_range};
 use crate::requester::{LocalCaller, NewSegment};
@@ -88,7 +88,7 @@ impl Remote<'_> {
         let name = lookup.name;
         let Some(pending) = self.operations.get_mut(step) else { return false };
         let within_us = pending.timeout_us;
-        self.output.push(Action::ConfirmName { step, name, within_us });
+        self.output.push(Action::Control(ControlAction::ConfirmName { step, name, within_us }));
         true
     }
 

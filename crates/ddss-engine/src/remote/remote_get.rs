@@ -1,6 +1,6 @@
 //! Gets of remote segments: one batch of one-sided reads, without the home's engine.
 //!
-//! A batch reads the header, the bytes, and the state word again ([`Action::Fetch`]). If a put came between, it is
+//! A batch reads the header, the bytes, and the state word again ([`PeerAction::Fetch`](crate::action::PeerAction::Fetch)). If a put came between, it is
 //! repeated; the second time the home executes the get (`served_get.rs`). A named version is read from the home's
 //! history, with the header that is saved there. A reader of a Delta segment takes the previous version rather than
 //! wait for a writer. Where reads of a batch cannot overlap, the home executes every get that depends on the lock.

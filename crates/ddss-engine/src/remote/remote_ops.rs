@@ -3,7 +3,7 @@
 //! A put writes its bytes into the staging memory that the home keeps for this node, and sends a message that commits
 //! them: one round trip, and the home's progress thread makes it atomic. Small puts travel inside that message.
 
-use crate::action::{Action, MessageBody, RangeSet};
+use crate::action::{Action, MessageBody, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::ids::StepId;
 use crate::remote::handler::{Remote, text_range};
@@ -80,7 +80,7 @@ impl Remote<'_> {
                 let begun = self.begin(caller, WaitState::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
                 let message = put(step, Some(ticket.at));
-                self.output.push(Action::Stage {
+                self.output.push(Action::Peer(PeerAction::Stage {
                     node: home,
                     step,
                     at: ticket.at,
@@ -88,7 +88,7 @@ impl Remote<'_> {
                     from: range,
                     message,
                     table,
-                });
+                }));
                 if let Some(table) = table {
                     self.output.free_buffer(table);
                 }
@@ -99,7 +99,7 @@ impl Remote<'_> {
                     Payload::Inline { .. } => MessageBody::None,
                     Payload::Arena(_) => MessageBody::Client(client, from),
                 };
-                self.output.push(Action::Send { node: home, message: put(step, None), tail });
+                self.output.push(Action::Peer(PeerAction::Send { node: home, message: put(step, None), tail }));
             }
         }
         Ok(())
@@ -189,7 +189,7 @@ impl Remote<'_> {
         let takes = if known { info.pool_bytes() } else { u64::MAX };
         let reaches = info.copies > 1 || !wraps && window.bytes >= takes;
         if !known || !is_home && info.segment.home() != node || !reaches {
-            self.output.push(Action::Disconnect { node });
+            self.output.push(Action::Peer(PeerAction::Disconnect { node }));
             return;
         }
         let noted = self.record_segment(node, info, window);
@@ -254,7 +254,7 @@ impl Remote<'_> {
             return;
         };
         let WaitState::Page { into, .. } = pending.wait else {
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         };
         self.end_pending(step);
         self.output.reply_page(pending.channel, pending.request, into, page, (node, more));
@@ -287,7 +287,7 @@ impl Remote<'_> {
         };
         if is_no_end && outcome == Outcome::Done {
             // A peer that says so breaks the protocol.
-            self.output.push(Action::Disconnect { node });
+            self.output.push(Action::Peer(PeerAction::Disconnect { node }));
             return None;
         }
         if let (WaitState::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {

@@ -4,7 +4,7 @@
 //! The header then shows that the memory belonged to the segment all the time, and that no holder of a lock can have changed
 //! a row and not be finished. Whatever needs more than this is unsupported: the client asks for each row by itself.
 
-use crate::action::{Action, RangeSet};
+use crate::action::{Action, PeerAction, RangeSet};
 use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::requester::LocalCaller;
@@ -50,7 +50,16 @@ impl Remote<'_> {
         };
         remote.reads += 1;
         let (window, rows) = (remote.window, layout.rows(info.bytes));
-        self.output.push(Action::FetchRows { node: home, step, window, layout, rows, client, range, list });
+        self.output.push(Action::Peer(PeerAction::FetchRows {
+            node: home,
+            step,
+            window,
+            layout,
+            rows,
+            client,
+            range,
+            list,
+        }));
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //! staging memory that the requester keeps for this home. The requester's engine copies them to its client and reports
 //! the place as free.
 
-use crate::action::{Action, MessageBody, RangeSet};
+use crate::action::{Action, MessageBody, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::ids::StepId;
@@ -57,7 +57,7 @@ impl Remote<'_> {
         let lock = self.remote_locks.token_for(pending.channel.client, segment, first).unwrap_or_default();
         let request = Request { id: RequestId(step.to_bits()), timeout_us, operation, parks: false };
         let message = Message::Call { principal: pending.principal, lock, request };
-        self.output.push(Action::Send { node: home, message, tail });
+        self.output.push(Action::Peer(PeerAction::Send { node: home, message, tail }));
     }
 
     /// Handles a home's answer with bytes: in the message, or in the staging memory for it.
@@ -75,7 +75,7 @@ impl Remote<'_> {
         let WaitState::Home(transfer) = pending.wait else { return };
         if length != transfer.parts.bytes() || is_staged && staged.saturating_add(length.into()) > STAGING_BYTES as u64
         {
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         let (client, into) = (pending.channel.client, transfer.range);
         self.end_pending(step);

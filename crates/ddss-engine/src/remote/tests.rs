@@ -1,7 +1,7 @@
 //! Tests of the handler of calls at other nodes, without an engine around it.
 
 use super::handler::Remote;
-use crate::action::Action;
+use crate::action::{Action, PeerAction, Reply};
 use crate::config::{EngineConfig, Now};
 use crate::ids::StepId;
 use crate::requester::{LocalCaller, ReplyFields};
@@ -85,7 +85,7 @@ impl Parts {
     /// Returns the outcomes of all replies.
     fn outcomes(&mut self) -> Vec<Outcome> {
         let reply =
-            |action| if let Action::Reply { completion, .. } = action { Some(completion.outcome) } else { None };
+            |action| if let Action::Reply(Reply { completion, .. }) = action { Some(completion.outcome) } else { None };
         self.actions().into_iter().filter_map(reply).collect()
     }
 
@@ -112,7 +112,7 @@ fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
     for (operation, outcome) in [(change, in_doubt), (wait, failed)] {
         let mut parts = Parts::new();
         assert_eq!(parts.remote().call(NOW, &caller(), segment(), &operation, &[]), Ok(()));
-        assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, .. }]));
+        assert!(matches!(parts.actions()[..], [Action::Peer(PeerAction::Send { node: HOME, .. })]));
         let step = parts.only_step();
         parts.peers.disconnect(HOME);
         assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
@@ -133,7 +133,7 @@ fn page_of_a_node_that_went_away_says_so() {
     parts.peers.disconnect(HOME);
     assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
     let page = parts.actions().into_iter().find_map(|action| match action {
-        Action::Reply { completion, .. } => Some(ListPage::decode(&completion.data)),
+        Action::Reply(Reply { completion, .. }) => Some(ListPage::decode(&completion.data)),
         _ => None,
     });
     assert_eq!(page, Some(ListPage { node: HOME, bytes: 0, more: false, away: true }));
@@ -150,7 +150,7 @@ fn home_that_ends_a_wait_with_an_old_version_is_disconnected() {
         let step = parts.only_step();
         let old = ReplyFields { version: Version(version), ..ReplyFields::default() };
         assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, old).is_none());
-        assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }], "version {version}");
+        assert_eq!(parts.actions(), [Action::Peer(PeerAction::Disconnect { node: HOME })], "version {version}");
         assert_eq!(parts.operations.count(), 1, "the wait ends with the connection");
         parts.peers.disconnect(HOME);
         assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
@@ -178,7 +178,9 @@ fn grant_for_a_client_that_is_gone_is_given_back() {
     let granted = ReplyFields { word: 9, ..ReplyFields::default() };
     assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, granted).is_none());
     let unlock = Operation::Unlock { segment: segment(), token: LockToken(9) };
-    let [Action::Send { node: HOME, message: Message::Call { request, .. }, .. }] = parts.actions()[..] else {
+    let [Action::Peer(PeerAction::Send { node: HOME, message: Message::Call { request, .. }, .. })] =
+        parts.actions()[..]
+    else {
         panic!("the home hears of it")
     };
     assert_eq!((request.id, request.operation), (RequestId(0), unlock));
@@ -205,7 +207,7 @@ fn client_that_holds_a_table_at_another_home_does_not_sweep_it() {
     parts.remote_locks.add(RemoteLock { client: ClientId { index: 2, generation: 1 }, ..lock });
     parts.remote_locks.add(RemoteLock { row_offset: Some(64), token: LockToken(10), ..lock });
     assert_eq!(parts.remote().call(NOW, &caller(), segment(), &sweep, &[]), Ok(()));
-    assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, .. }]));
+    assert!(matches!(parts.actions()[..], [Action::Peer(PeerAction::Send { node: HOME, .. })]));
 }
 
 #[test]
@@ -234,7 +236,7 @@ fn home_that_confirms_a_lookup_without_a_description_is_disconnected() {
     parts.actions();
     let step = parts.only_step();
     assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, ReplyFields::default()).is_none());
-    assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }]);
+    assert_eq!(parts.actions(), [Action::Peer(PeerAction::Disconnect { node: HOME })]);
 }
 
 /// Makes the parts of a node that knows a table at home on its peer.
@@ -273,7 +275,10 @@ fn rows_are_proved_by_the_header_that_is_read_behind_them() {
         let mut parts = parts_with_table(model, 1);
         assert_eq!(get_rows(&mut parts, 80, None), Ok(()));
         let asked = parts.actions();
-        assert!(matches!(asked[..], [Action::FetchRows { node: HOME, rows: 100, client: CLIENT, .. }]), "{asked:?}");
+        assert!(
+            matches!(asked[..], [Action::Peer(PeerAction::FetchRows { node: HOME, rows: 100, client: CLIENT, .. })]),
+            "{asked:?}"
+        );
         let step = parts.only_step();
         // Of the header only identity and lock were read.
         let header = Header { state: 7, timestamp: 0, segment, bytes: 0, locked };

@@ -1,6 +1,6 @@
 //! Segments of other homes that this node knows: their windows, and the one-sided reads through them.
 
-use crate::action::{Action, FetchTarget, RangeSet};
+use crate::action::{Action, Fetch, FetchTarget, PeerAction, RangeSet};
 use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::state::peers::{Peer, RemoteSegment};
@@ -33,7 +33,7 @@ impl Remote<'_> {
         if let Some(layout) = info.layout() {
             let place = layout.record(self.output.row_of(layout, info.bytes, &parts)?);
             remote.reads += 1;
-            self.output.push(Action::FetchRecord { node: home, step, window, place, parts, target });
+            self.output.push(Action::Peer(PeerAction::FetchRecord { node: home, step, window, place, parts, target }));
             return Ok(());
         }
         remote.reads += 1;
@@ -43,7 +43,7 @@ impl Remote<'_> {
         if refresh {
             parts = RangeSet::One { offset: 0, bytes: info.bytes as u32 };
         }
-        self.output.push(Action::Fetch { node: home, step, window, line, parts, target });
+        self.output.push(Action::Peer(PeerAction::Fetch(Fetch { node: home, step, window, line, parts, target })));
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Remote<'_> {
                 // The sender is a former home.
                 return;
             }
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
             remote.info.permissions = info.permissions;

@@ -1,6 +1,6 @@
 //! Copies: the first one, and the puts and tokens that follow in their order. A home of an older epoch is fenced off.
 
-use crate::action::{Action, RangeSet};
+use crate::action::{Action, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::replica::handler::{ReplicaPiece, ReplicaStore};
@@ -16,7 +16,7 @@ impl ReplicaStore<'_> {
         let Ok(segment) = self.segments.get(sent.id) else { return };
         let is_inside = check_range(segment.spec.replicated_bytes(), offset, bytes).is_ok();
         if !is_inside || bytes as usize > TRANSFER_BYTES_MAX {
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         if segment.is_whole() {
             // Until all pieces are there, the replica has no valid version.
@@ -56,13 +56,13 @@ impl ReplicaStore<'_> {
         }
         let Ok(row) = self.row_of_forwarded(sent.id, &parts, row_version) else {
             self.output.free_table(&parts);
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         };
         let ranges = self.output.ranges_of(&parts);
         let Ok(segment) = self.segments.get_mut(sent.id) else { return };
         if ranges.iter().any(|range| segment.check_range(range.offset, range.bytes).is_err()) {
             self.output.free_table(&parts);
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         let is_put = row.is_some() || segment.spec.layout().is_none();
         let is_next = is_put && segment.is_followed_by(stamp);

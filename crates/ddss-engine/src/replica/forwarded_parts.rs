@@ -1,6 +1,6 @@
 //! Large puts at a replica: it stores the parts beside its copy, and commits all of them as one version.
 
-use crate::action::Action;
+use crate::action::{Action, PeerAction};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::replica::handler::{ReplicaPiece, ReplicaStore};
@@ -43,7 +43,7 @@ impl ReplicaStore<'_> {
             || segment.has_history()
             || segment.spec.layout().is_some()
         {
-            return self.output.push(Action::Disconnect { node });
+            return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
         }
         if !segment.is_whole() || !segment.is_followed_by(stamp) {
             self.upload_memory().drop_incoming(sent.id);

@@ -1,6 +1,6 @@
 //! Messages of a home to its replica.
 
-use crate::action::{Action, RangeSet};
+use crate::action::{Action, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::replica::forwarded_parts::ForwardedPart;
 use crate::replica::handler::{ReplicaPiece, ReplicaStore};
@@ -32,7 +32,7 @@ impl ReplicaStore<'_> {
                 let sent = ReplicaPiece { id, epoch, number };
                 let table = if ranges == 0 { &[] } else { tail };
                 let Ok(parts) = self.output.ranges_of_message((offset, length), ranges, table) else {
-                    return self.output.push(Action::Disconnect { node });
+                    return self.output.push(Action::Peer(PeerAction::Disconnect { node }));
                 };
                 let bytes = if ranges == 0 { tail } else { &[] };
                 self.store_forwarded(now, node, sent, (version, timestamp), (parts, row_version), (staged, bytes));

@@ -4,7 +4,7 @@
 //! The bytes are copied aside first, since a client or peer could change them between the two copies. A lock grant is
 //! forwarded without bytes, so that a home that takes over gives only newer tokens.
 
-use crate::action::{Action, CommitSource, MessageBody, RangeSet};
+use crate::action::{Action, CommitSource, MessageBody, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::replication::forward_content::ForwardContent;
@@ -68,10 +68,18 @@ impl Replication<'_> {
         let message = content.message(id, epoch, (version, timestamp));
         if let Some(served_get) = served_get {
             let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
-            self.output.push(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
+            self.output.push(Action::Peer(PeerAction::SendStaged {
+                node,
+                served_get,
+                at: staged,
+                from: at,
+                bytes,
+                message,
+                table,
+            }));
         } else {
             let tail = MessageBody::Pool(at, RangeSet::One { offset: 0, bytes });
-            self.output.push(Action::Send { node, message, tail });
+            self.output.push(Action::Peer(PeerAction::Send { node, message, tail }));
         }
         if planted!(self.segments, EarlyAcknowledgement) {
             // It is committed and answered before the replica has it: an injected bug.

@@ -1,6 +1,6 @@
 //! Transitions of a home's replica: a complete one joins, one that refuses or is lost leaves, and the cluster is asked to decide.
 
-use crate::action::Action;
+use crate::action::{Action, ControlAction};
 use crate::config::Now;
 use crate::fault_injection::planted;
 use crate::replication::forward_content::ForwardContent;
@@ -17,7 +17,9 @@ impl Replication<'_> {
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.retry_us = now.steady_us + Replicas::RETRY_US;
         let (epoch, turn) = (replication.epoch, replication.turn);
-        self.output.push(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
+        self.output.push(Action::Control(ControlAction::Propose {
+            decision: Proposal { segment: id, name, epoch, turn, word },
+        }));
     }
 
     /// Tells a complete replica of all tokens that were ever given; after its answer the cluster is told.

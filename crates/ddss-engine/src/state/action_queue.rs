@@ -3,11 +3,9 @@
 //! The actions of the shortest calls (a reply, or a commit and its reply) are built in a fixed place in front of the
 //! queue and executed from there, since a pass through the queue takes longer than the decision itself.
 
-use crate::action::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply};
-use crate::ids::{BufferId, StepId};
-use ddss_core::{
-    ArenaRange, ChannelId, ClientId, Completion, NodeId, Outcome, Payload, RemoteWindow, RequestId, Timestamp, Version,
-};
+use crate::action::{Action, Commit, CopyOut, Fetch, PeerAction, Reply, SegmentCommit};
+use crate::ids::BufferId;
+use ddss_core::{ChannelId, ClientId, Completion, Outcome, Payload, RequestId, Timestamp, Version};
 use std::collections::VecDeque;
 
 /// One entry. [`Action`] is as large as its largest variant, which holds a name. The few variants that make up nearly
@@ -15,27 +13,9 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     Reply(Reply),
-    CopyOut {
-        at: u64,
-        parts: RangeSet,
-        client: ClientId,
-        into: ArenaRange,
-    },
-    Commit {
-        at: u64,
-        parts: RangeSet,
-        source: CommitSource,
-        version: Version,
-        timestamp: Timestamp,
-    },
-    Fetch {
-        node: NodeId,
-        step: StepId,
-        window: RemoteWindow,
-        line: u64,
-        parts: RangeSet,
-        target: FetchTarget,
-    },
+    CopyOut(CopyOut),
+    Commit(SegmentCommit),
+    Fetch(Fetch),
     /// The next entry of the queue of other actions.
     Other,
     /// Frees a buffer: the actions before this one were its last users.
@@ -99,14 +79,10 @@ impl ActionQueue {
     #[inline(always)]
     pub(crate) fn push(&mut self, action: Action) {
         let entry = match action {
-            Action::Reply { channel, completion, data } => Entry::Reply(Reply { channel, completion, data }),
-            Action::CopyOut { at, parts, client, into } => Entry::CopyOut { at, parts, client, into },
-            Action::Commit { at, parts, source, version, timestamp } => {
-                Entry::Commit { at, parts, source, version, timestamp }
-            }
-            Action::Fetch { node, step, window, line, parts, target } => {
-                Entry::Fetch { node, step, window, line, parts, target }
-            }
+            Action::Reply(reply) => Entry::Reply(reply),
+            Action::CopyOut(copy) => Entry::CopyOut(copy),
+            Action::Commit(commit) => Entry::Commit(commit),
+            Action::Peer(PeerAction::Fetch(fetch)) => Entry::Fetch(fetch),
             other => {
                 self.others.push_back(other);
                 Entry::Other
@@ -173,19 +149,14 @@ impl ActionQueue {
             return Some(self.commit.action());
         }
         if std::mem::take(&mut self.has_reply) {
-            let Reply { channel, completion, data } = self.reply;
-            return Some(Action::Reply { channel, completion, data });
+            return Some(Action::Reply(self.reply));
         }
         loop {
             return Some(match self.entries.pop_front()? {
-                Entry::Reply(Reply { channel, completion, data }) => Action::Reply { channel, completion, data },
-                Entry::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
-                Entry::Commit { at, parts, source, version, timestamp } => {
-                    Action::Commit { at, parts, source, version, timestamp }
-                }
-                Entry::Fetch { node, step, window, line, parts, target } => {
-                    Action::Fetch { node, step, window, line, parts, target }
-                }
+                Entry::Reply(reply) => Action::Reply(reply),
+                Entry::CopyOut(copy) => Action::CopyOut(copy),
+                Entry::Commit(commit) => Action::Commit(commit),
+                Entry::Fetch(fetch) => Action::Peer(PeerAction::Fetch(fetch)),
                 Entry::Other => self.others.pop_front().expect("each such entry stands for one action"),
                 Entry::FreeBuffer(buffer) => {
                     free(buffer);
@@ -199,6 +170,7 @@ impl ActionQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddss_core::NodeId;
 
     const CLIENT: ClientId = ClientId { index: 1, generation: 1 };
 
@@ -219,7 +191,7 @@ mod tests {
         queue.push_commit(commit(1));
         queue.push_reply(reply(1));
         queue.push_commit(commit(2));
-        queue.push(Action::Disconnect { node: NodeId(3) });
+        queue.push(Action::Peer(PeerAction::Disconnect { node: NodeId(3) }));
         queue.push_free(BufferId::new(4));
         queue.push_reply(reply(2));
         assert_eq!(queue.take_last_reply(), None, "a commit comes first");
@@ -229,9 +201,9 @@ mod tests {
             queue.pop(|buffer| order.push(format!("free {}", buffer.index())))
         } {
             order.push(match action {
-                Action::Commit { version, .. } => format!("commit {}", version.0),
-                Action::Reply { completion, .. } => format!("reply {}", completion.request.0),
-                Action::Disconnect { node } => format!("disconnect {}", node.0),
+                Action::Commit(SegmentCommit { version, .. }) => format!("commit {}", version.0),
+                Action::Reply(Reply { completion, .. }) => format!("reply {}", completion.request.0),
+                Action::Peer(PeerAction::Disconnect { node }) => format!("disconnect {}", node.0),
                 other => panic!("{other:?} was not queued"),
             });
         }
@@ -244,16 +216,22 @@ mod tests {
         // If this broke, the commit of a record would come after a read that has its version already.
         let mut queue = ActionQueue::new();
         assert!(queue.set_aside().is_none());
-        queue.push(Action::Disconnect { node: NodeId(3) });
+        queue.push(Action::Peer(PeerAction::Disconnect { node: NodeId(3) }));
         queue.push(commit(2).action());
         let later = queue.set_aside().expect("two actions are due");
         queue.push(commit(1).action());
         queue.push_reply(reply(1));
         queue.put_back(later);
         let order: Vec<Action> = std::iter::from_fn(|| queue.pop(drop)).collect();
-        let Reply { channel, completion, data } = reply(1);
-        let answered = Action::Reply { channel, completion, data };
-        assert_eq!(order, [commit(1).action(), answered, Action::Disconnect { node: NodeId(3) }, commit(2).action()]);
+        assert_eq!(
+            order,
+            [
+                commit(1).action(),
+                Action::Reply(reply(1)),
+                Action::Peer(PeerAction::Disconnect { node: NodeId(3) }),
+                commit(2).action()
+            ]
+        );
     }
 
     #[test]
@@ -267,9 +245,9 @@ mod tests {
         assert_eq!(queue.take_last_reply(), Some(&reply(1)));
         assert_eq!(queue.take_last_reply(), None);
         queue.push_reply(reply(2));
-        queue.push(Action::Disconnect { node: NodeId(3) });
+        queue.push(Action::Peer(PeerAction::Disconnect { node: NodeId(3) }));
         assert_eq!(queue.take_last_reply(), None, "another action is behind it");
-        assert!(matches!(queue.pop(drop), Some(Action::Reply { .. })));
+        assert!(matches!(queue.pop(drop), Some(Action::Reply(_))));
         assert_eq!(queue.take_last_reply(), None, "the last action is no reply");
     }
 }

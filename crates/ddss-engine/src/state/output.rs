@@ -1,7 +1,7 @@
 //! Output of the engine: the actions for the daemon, the bytes that they name, the operations that continue with what the
 //! daemon reads, the clients that get replies, and the counts of all that.
 
-use crate::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
+use crate::action::{Action, Commit, CommitSource, MessageBody, PeerAction, RangeSet, Reply};
 use crate::config::Counters;
 use crate::ids::BufferId;
 use crate::requester::{LocalCaller, ReplyFields, Requester};
@@ -145,7 +145,7 @@ impl Output {
     /// Sends a message without further bytes.
     #[inline]
     pub(crate) fn send(&mut self, node: NodeId, message: Message) {
-        self.push(Action::Send { node, message, tail: MessageBody::None });
+        self.push(Action::Peer(PeerAction::Send { node, message, tail: MessageBody::None }));
     }
 
     /// Emits a reply, unless the client is gone.
@@ -362,7 +362,7 @@ impl Output {
     /// Sends a message with bytes behind it.
     pub(crate) fn send_with(&mut self, node: NodeId, message: Message, tail: &[u8]) {
         let buffer = self.store(tail);
-        self.push(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
+        self.push(Action::Peer(PeerAction::Send { node, message, tail: MessageBody::Buffer(buffer) }));
         self.free_buffer(buffer);
     }
 
@@ -390,12 +390,15 @@ mod tests {
         assert!(output.is_empty());
         output.attach(client, Principal { uid: 1, gid: 1 }, 0);
         output.answer(requester, Outcome::Done, ReplyFields { word: 7, ..ReplyFields::default() });
-        let Some(Action::Reply { completion, .. }) = output.next_action() else {
+        let Some(Action::Reply(Reply { completion, .. })) = output.next_action() else {
             panic!("an attached client is answered")
         };
         assert_eq!((completion.request, completion.data[0]), (RequestId(9), 7));
         output.answer(Requester::Peer(NodeId(2), 5), Outcome::Done, ReplyFields::default());
-        assert!(matches!(output.next_action(), Some(Action::Send { message: Message::Ended { step: 5, .. }, .. })));
+        assert!(matches!(
+            output.next_action(),
+            Some(Action::Peer(PeerAction::Send { message: Message::Ended { step: 5, .. }, .. }))
+        ));
     }
 
     #[test]
@@ -404,7 +407,7 @@ mod tests {
         let table = [[0_u8; Ranges::ENTRY_BYTES]; 1].concat();
         let mut output = Output::new();
         let parts = output.store_table(&table, 0);
-        output.push(Action::Disconnect { node: NodeId(2) });
+        output.push(Action::Peer(PeerAction::Disconnect { node: NodeId(2) }));
         output.free_table(&parts);
         let RangeSet::Many { table: first, .. } = parts else { panic!("a stored table has a buffer") };
         assert!(output.next_action().is_some());

@@ -1,6 +1,6 @@
 //! Large puts into segments whose home is another node: parts go through the home's staging memory like puts.
 
-use crate::action::{Action, MessageBody};
+use crate::action::{Action, MessageBody, PeerAction};
 use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::requester::LocalCaller;
@@ -33,7 +33,11 @@ impl Remote<'_> {
         if length as usize <= Message::PUT_BYTES_MAX {
             let step = self.begin(caller, WaitState::Part { segment, ticket: None })?;
             let tail = MessageBody::Client(client, Payload::Arena(from));
-            self.output.push(Action::Send { node: home, message: message(step, Message::NOT_STAGED), tail });
+            self.output.push(Action::Peer(PeerAction::Send {
+                node: home,
+                message: message(step, Message::NOT_STAGED),
+                tail,
+            }));
             return Ok(());
         }
         let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
@@ -41,7 +45,15 @@ impl Remote<'_> {
         let begun = self.begin(caller, WaitState::Part { segment, ticket: Some(ticket) });
         let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
         let message = message(step, ticket.at);
-        self.output.push(Action::Stage { node: home, step, at: ticket.at, client, from, message, table: None });
+        self.output.push(Action::Peer(PeerAction::Stage {
+            node: home,
+            step,
+            at: ticket.at,
+            client,
+            from,
+            message,
+            table: None,
+        }));
         Ok(())
     }
 

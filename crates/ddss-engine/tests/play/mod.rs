@@ -14,7 +14,10 @@ use ddss_core::{
     PutConditions, ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp,
     UploadId, Version, offset_of,
 };
-use ddss_engine::{Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId};
+use ddss_engine::{
+    Action, CommitSource, CopyOut, Engine, EngineConfig, Fetch, FetchTarget, MessageBody, Now, PeerAction, RangeSet,
+    Reply, SegmentCommit, StepId,
+};
 use input::Input;
 
 const POOL_BYTES: u64 = 1 << 18;
@@ -462,15 +465,15 @@ impl World<'_> {
             }
             Action::SetLockHolder { at, .. }
             | Action::EraseHeader { at }
-            | Action::RevokeWindow { at }
+            | Action::Peer(PeerAction::RevokeWindow { at })
             | Action::WriteVersion { at, .. } => {
                 assert!(here.owns(at, Header::DATA_OFFSET));
             }
-            Action::CopyOut { at, parts, into, .. } => {
+            Action::CopyOut(CopyOut { at, parts, into, .. }) => {
                 here.owns_parts(at, &parts);
                 assert!(into.fits(ARENA_BYTES) && into.bytes >= parts.bytes(), "{into:?} for {parts:?}");
             }
-            Action::Commit { at, parts, source, .. } => {
+            Action::Commit(SegmentCommit { at, parts, source, .. }) => {
                 here.owns_parts(at + Header::DATA_OFFSET, &parts);
                 here.source(source, parts.bytes());
             }
@@ -504,7 +507,7 @@ impl World<'_> {
                 assert!(into.fits(ARENA_BYTES));
                 assert!(matches!(into.bytes, bytes if bytes as usize >= here.engine.buffer(kept).len()));
             }
-            Action::FetchRecord { step, window, parts, place, target, .. } => {
+            Action::Peer(PeerAction::FetchRecord { step, window, parts, place, target, .. }) => {
                 assert!(place.header + TableLayout::RECORD_HEADER_BYTES <= window.bytes);
                 for range in &here.engine.ranges(&parts) {
                     let end = place.data + range.offset + u64::from(range.bytes);
@@ -517,7 +520,7 @@ impl World<'_> {
                 );
                 self.sides[side].reads.push((step, segment, None));
             }
-            Action::Fetch { step, window, parts, line, target, .. } => {
+            Action::Peer(PeerAction::Fetch(Fetch { step, window, parts, line, target, .. })) => {
                 for range in &here.engine.ranges(&parts) {
                     let end = line + Header::DATA_OFFSET + range.offset + u64::from(range.bytes);
                     assert!(end <= window.bytes, "{range:?} behind {line} is not in {window:?}");
@@ -538,8 +541,8 @@ impl World<'_> {
                 }
                 here.reads.push((step, segment, into));
             }
-            Action::Reply { channel, completion, data } => self.replied(side, channel, &completion, data),
-            Action::Disconnect { .. } => self.disconnect(),
+            Action::Reply(Reply { channel, completion, data }) => self.replied(side, channel, &completion, data),
+            Action::Peer(PeerAction::Disconnect { .. }) => self.disconnect(),
             other => self.send(side, other),
         }
     }
@@ -560,19 +563,19 @@ impl World<'_> {
         let here = &mut self.sides[side];
         let table = |table: Option<_>| table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
         let (message, tail) = match action {
-            Action::Send { message, tail, .. } => (message, here.tail(&tail)),
-            Action::Stage { at, from, message, table: ranges, .. } => {
+            Action::Peer(PeerAction::Send { message, tail, .. }) => (message, here.tail(&tail)),
+            Action::Peer(PeerAction::Stage { at, from, message, table: ranges, .. }) => {
                 assert!(from.fits(ARENA_BYTES) && at + u64::from(from.bytes) <= STAGING_BYTES as u64);
                 (message, table(ranges))
             }
-            Action::SendStaged { at, from, bytes, message, table: ranges, served_get: hand, .. } => {
+            Action::Peer(PeerAction::SendStaged { at, from, bytes, message, table: ranges, served_get, .. }) => {
                 assert!(at + u64::from(bytes) <= STAGING_BYTES as u64);
                 here.in_pool(from, bytes.into());
                 let tail = table(ranges);
-                here.engine.served_get_sent(hand);
+                here.engine.served_get_sent(served_get);
                 (message, tail)
             }
-            Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
+            Action::Peer(PeerAction::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. }) => {
                 assert!(here.owns(at, bytes), "others may look at what is no segment's");
                 let window = RemoteWindow { key: 1, base: at, bytes };
                 (Message::Found { step, info, window }, Vec::new())

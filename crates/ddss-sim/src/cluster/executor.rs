@@ -10,7 +10,9 @@ use ddss_core::{
     ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Operation, Payload, Range,
     RecordPlace, RemoteWindow, Request, RequestId, RowList, SegmentId, TableLayout, Timestamp,
 };
-use ddss_engine::{Action, Commit, CommitSource, FetchTarget, GarbageSearch, RangeSet, Reply, StepId};
+use ddss_engine::{
+    Action, Commit, ControlAction, CopyOut, FetchTarget, GarbageSearch, PeerAction, Reply, SegmentCommit, StepId,
+};
 
 impl Simulator {
     /// Executes the actions of an engine.
@@ -26,15 +28,11 @@ impl Simulator {
 
     /// Executes the actions after a request. As in a daemon, a reply that is the only action is taken directly.
     pub(crate) fn perform_request(&mut self, node: usize, looks: bool) {
-        if looks
-            && let Some(&Commit { at, offset, client, from, version, timestamp }) =
-                self.nodes[node].engine.first_commit()
-        {
-            let (parts, source) = (RangeSet::One { offset, bytes: from.length() }, CommitSource::Client(client, from));
-            self.act(node, Action::Commit { at, parts, source, version, timestamp });
+        if looks && let Some(commit) = self.nodes[node].engine.first_commit().map(Commit::action) {
+            self.act(node, commit);
         }
-        if looks && let Some(&Reply { channel, completion, data }) = self.nodes[node].engine.last_reply() {
-            self.act(node, Action::Reply { channel, completion, data });
+        if looks && let Some(&reply) = self.nodes[node].engine.last_reply() {
+            self.act(node, Action::Reply(reply));
         }
         self.perform(node);
     }
@@ -97,19 +95,16 @@ impl Simulator {
                     self.segments.erased.insert(id);
                 }
             }
-            Action::RevokeWindow { at } => {
-                self.transfers.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at))
-            }
             Action::ReadWord { at } => {
                 let word = here.word(at);
                 here.engine.word_read(word);
             }
             Action::SetLockHolder { at, holder } => here.mark(at, holder),
-            Action::CopyOut { at, parts, client, into } => {
+            Action::CopyOut(CopyOut { at, parts, client, into }) => {
                 let bytes = here.gather(at, &parts);
                 here.write_arena(client, into, &bytes);
             }
-            Action::Commit { at, parts, source, version, timestamp } => {
+            Action::Commit(SegmentCommit { at, parts, source, version, timestamp }) => {
                 let bytes = here.source(&source, parts.bytes());
                 self.read_meanwhile(node, at, |here, marks| {
                     here.begin_commit(RecordPlace::of_plain_segment(at), &parts, &bytes, marks.then_some(version));
@@ -155,9 +150,6 @@ impl Simulator {
                 }
             }
             Action::WriteVersion { at, version, timestamp } => here.stamp(at, version, timestamp),
-            Action::Propose { decision } => self.send_to_raft(node, NodeMessage::Decide(decision)),
-            // The stub of the Raft group finds lost segments itself.
-            Action::ReportLost(..) => {}
             Action::SaveVersion { at, to, header } => here.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => {
                 let bytes = here.gather(at, &parts);
@@ -170,36 +162,6 @@ impl Simulator {
             Action::WriteOut { buffer: kept, client, into } => {
                 let bytes = here.engine.buffer(kept).to_vec();
                 here.write_arena(client, into, &bytes);
-            }
-            Action::Fetch { node: home, step, window, line, parts, target } => {
-                let ranges = here.engine.ranges(&parts).to_vec();
-                let (header, bytes) = (Header::default(), Vec::new());
-                let (record, records) = (None, Vec::new());
-                let fetch =
-                    Fetch { step, window, line, record, ranges, records, target, header, state_after: 0, bytes };
-                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
-            }
-            Action::FetchRecord { node: home, step, window, place, parts, target } => {
-                let ranges = here.engine.ranges(&parts).to_vec();
-                let (header, bytes, record) = (Header::default(), Vec::new(), Some(place));
-                let (line, records) = (0, Vec::new());
-                let fetch =
-                    Fetch { step, window, line, record, ranges, records, target, header, state_after: 0, bytes };
-                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
-            }
-            Action::FetchRows { node: home, step, window, layout, rows, client, range, list } => {
-                let bytes = (list.rows() * RowList::NUMBER_BYTES) as u32;
-                let numbers = here.payload(client, &Payload::Arena(ArenaRange { bytes, ..range }));
-                let numbers = numbers.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
-                let records: Vec<Range> = (numbers.filter(|&row| row < rows))
-                    .map(|row| Range { offset: layout.record(row).header, bytes: list.record_bytes() })
-                    .collect();
-                assert_eq!(records.len(), list.rows(), "simulated clients name rows of the table");
-                let target = FetchTarget::Arena(client, records_of(range));
-                let (record, header, ranges, bytes) = (None, Header::default(), Vec::new(), Vec::new());
-                let (line, state_after) = (0, 0);
-                let fetch = Fetch { step, window, line, record, ranges, records, target, header, state_after, bytes };
-                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
             }
             Action::ReadTimestamp { client, range, list } => {
                 let records = here.payload(client, &Payload::Arena(records_of(range)));
@@ -230,12 +192,66 @@ impl Simulator {
                 });
                 self.nodes[node].commit(place, &parts, &bytes, version, timestamp);
             }
-            Action::Stage { node: home, at, client, from, message, table, .. } => {
+            Action::Reply(Reply { channel, mut completion, data }) => {
+                if let Some((at, bytes)) = data {
+                    completion.data[..usize::from(bytes)].copy_from_slice(&here.bytes(at, bytes.into()));
+                }
+                self.reply(node, channel.client, &completion);
+            }
+            Action::Peer(action) => self.act_by_fabric(node, action),
+            Action::Control(ControlAction::Propose { decision }) => {
+                self.send_to_raft(node, NodeMessage::Decide(decision));
+            }
+            // The stub of the Raft group finds lost segments itself.
+            Action::Control(ControlAction::ReportLost(..)) => {}
+            Action::Control(
+                ControlAction::ClaimName { .. } | ControlAction::ReleaseName { .. } | ControlAction::ConfirmName { .. },
+            ) => unreachable!("no engine here was told to share its names"),
+        }
+    }
+
+    fn act_by_fabric(&mut self, node: usize, action: PeerAction) {
+        let here = &mut self.nodes[node];
+        match action {
+            PeerAction::RevokeWindow { at } => {
+                self.transfers.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at))
+            }
+            PeerAction::Fetch(ddss_engine::Fetch { node: home, step, window, line, parts, target }) => {
+                let ranges = here.engine.ranges(&parts).to_vec();
+                let (header, bytes) = (Header::default(), Vec::new());
+                let (record, records) = (None, Vec::new());
+                let fetch =
+                    Fetch { step, window, line, record, ranges, records, target, header, state_after: 0, bytes };
+                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            PeerAction::FetchRecord { node: home, step, window, place, parts, target } => {
+                let ranges = here.engine.ranges(&parts).to_vec();
+                let (header, bytes, record) = (Header::default(), Vec::new(), Some(place));
+                let (line, records) = (0, Vec::new());
+                let fetch =
+                    Fetch { step, window, line, record, ranges, records, target, header, state_after: 0, bytes };
+                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            PeerAction::FetchRows { node: home, step, window, layout, rows, client, range, list } => {
+                let bytes = (list.rows() * RowList::NUMBER_BYTES) as u32;
+                let numbers = here.payload(client, &Payload::Arena(ArenaRange { bytes, ..range }));
+                let numbers = numbers.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
+                let records: Vec<Range> = (numbers.filter(|&row| row < rows))
+                    .map(|row| Range { offset: layout.record(row).header, bytes: list.record_bytes() })
+                    .collect();
+                assert_eq!(records.len(), list.rows(), "simulated clients name rows of the table");
+                let target = FetchTarget::Arena(client, records_of(range));
+                let (record, header, ranges, bytes) = (None, Header::default(), Vec::new(), Vec::new());
+                let (line, state_after) = (0, 0);
+                let fetch = Fetch { step, window, line, record, ranges, records, target, header, state_after, bytes };
+                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            PeerAction::Stage { node: home, at, client, from, message, table, .. } => {
                 let bytes = here.payload(client, &Payload::Arena(from));
                 let tail = table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
                 self.send(node, home, Some(Staged::Bytes(at, bytes)), &message, &tail);
             }
-            Action::SendStaged { node: peer, served_get: hand, at, from, bytes, message, table } => {
+            PeerAction::SendStaged { node: peer, served_get: hand, at, from, bytes, message, table } => {
                 let life = here.life;
                 let tail = table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
                 if self.network.life(node, usize::from(peer.0) - 1).is_none() {
@@ -243,22 +259,15 @@ impl Simulator {
                 }
                 self.send(node, peer, Some(Staged::Pool { at, from, bytes, hand, life }), &message, &tail);
             }
-            Action::Send { node: peer, message, tail } => {
+            PeerAction::Send { node: peer, message, tail } => {
                 let bytes = here.tail(&tail);
                 self.send(node, peer, None, &message, &bytes);
             }
-            Action::GrantWindow { node: peer, message, at, bytes } => {
+            PeerAction::GrantWindow { node: peer, message, at, bytes } => {
                 self.register_window(node, peer, &message, at, bytes)
             }
-            Action::ClaimName { .. } | Action::ReleaseName { .. } | Action::ConfirmName { .. } => {
-                unreachable!("no engine here was told to share its names")
-            }
-            Action::Disconnect { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
-            Action::Reply { channel, mut completion, data } => {
-                if let Some((at, bytes)) = data {
-                    completion.data[..usize::from(bytes)].copy_from_slice(&here.bytes(at, bytes.into()));
-                }
-                self.reply(node, channel.client, &completion);
+            PeerAction::Disconnect { node: peer } => {
+                self.violation(format!("node {} cut {peer} for no reason", node + 1))
             }
         }
     }

@@ -373,7 +373,7 @@ impl EventLoop {
                 Some(failure) => executor.engine.staged(step, Err(failure)),
                 None => return,
             },
-            Tag::ServedGet(hand) => executor.engine.served_get_sent(hand),
+            Tag::ServedGet(served_get) => executor.engine.served_get_sent(served_get),
             Tag::Send => return,
         }
         self.execute_actions();

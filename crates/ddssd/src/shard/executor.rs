@@ -20,7 +20,7 @@ use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use arrayvec::ArrayVec;
 use ddss_core::{Audience, ChannelId, Completion, Failure, Storage};
-use ddss_engine::{Action, Engine};
+use ddss_engine::{Action, ControlAction, CopyOut, Engine, Fetch, PeerAction, Reply, SegmentCommit};
 use ddss_verbs::RegionId;
 use std::time::{Duration, Instant};
 
@@ -154,8 +154,10 @@ impl ActionExecutor {
             }
             Action::EraseHeader { at } => self.memory.erase(at),
             Action::ZeroFill { at, bytes } => self.segment_work().clear(at, bytes),
-            Action::CopyOut { at, parts, client, into } => self.copy_actions().copy_out(at, &parts, client, into),
-            Action::Commit { at, parts, source, version, timestamp } => {
+            Action::CopyOut(CopyOut { at, parts, client, into }) => {
+                self.copy_actions().copy_out(at, &parts, client, into)
+            }
+            Action::Commit(SegmentCommit { at, parts, source, version, timestamp }) => {
                 self.copy_actions().commit(at, &parts, source, (version, timestamp));
             }
             Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp, has_undo } => {
@@ -178,21 +180,10 @@ impl ActionExecutor {
             Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),
             Action::Fill { at, source, parts } => self.copy_actions().fill_replica(at, source, &parts),
             Action::WriteVersion { at, version, timestamp } => self.memory.set_version(at, version, timestamp),
-            Action::Propose { decision } => {
-                // Without a control plane the decision is lost; the engine repeats it.
-                let _ = self.send_control(ControlRequest::Decide(decision));
-            }
-            Action::ReportLost(assignment) => {
-                // Without a control plane there is no cluster that expects it.
-                let _ = self.send_control(ControlRequest::Lost(assignment));
-            }
             Action::SaveVersion { at, to, header } => self.memory.store_version(at, to, &header),
             Action::Snapshot { at, parts, to } => self.copy_actions().snapshot(at, &parts, to),
-            Action::SendStaged { node, served_get: hand, at, from, bytes, message, table } => {
-                self.transfers().send_served_get(node, hand, at, (from, bytes), &message, table);
-            }
             Action::Unstage { node, at, client, into } => self.copy_actions().copy_from_staging(node, at, client, into),
-            Action::WriteOut { buffer: kept, client, into } => self.copy_actions().copy_from_buffer(kept, client, into),
+            Action::WriteOut { buffer, client, into } => self.copy_actions().copy_from_buffer(buffer, client, into),
             Action::ReadWord { at } => {
                 let word = self.memory.load_word(at);
                 self.engine.word_read(word);
@@ -215,45 +206,71 @@ impl ActionExecutor {
             Action::CommitRecord { place, parts, source, version, timestamp } => {
                 self.copy_actions().commit_at(place, &parts, source, (version, timestamp));
             }
-            Action::FetchRecord { node, step, window, place, parts, target } => {
-                self.transfers().post_record_get(node, step, window, place, &parts, target);
-            }
-            Action::FetchRows { node, step, window, layout, rows, client, range, list } => {
-                let rows = RowsToRead { layout, rows, client, range, list };
-                self.transfers().post_rows_get(node, step, window, &rows);
-            }
             Action::ReadTimestamp { client, range, list } => {
                 let timestamp = self.transfers().greatest_timestamp(client, range, list);
                 self.engine.timestamp_read(self.clock.now(), timestamp);
             }
-            Action::Fetch { node, step, window, line, parts, target } => {
+            Action::Peer(action) => self.execute_by_fabric(action),
+            Action::Control(action) => self.ask_control(action),
+            Action::Reply(Reply { channel, completion, data }) => self.reply(channel, &completion, data),
+        }
+    }
+
+    fn execute_by_fabric(&mut self, action: PeerAction) {
+        match action {
+            PeerAction::SendStaged { node, served_get, at, from, bytes, message, table } => {
+                self.transfers().send_served_get(node, served_get, at, (from, bytes), &message, table);
+            }
+            PeerAction::FetchRecord { node, step, window, place, parts, target } => {
+                self.transfers().post_record_get(node, step, window, place, &parts, target);
+            }
+            PeerAction::FetchRows { node, step, window, layout, rows, client, range, list } => {
+                let rows = RowsToRead { layout, rows, client, range, list };
+                self.transfers().post_rows_get(node, step, window, &rows);
+            }
+            PeerAction::Fetch(Fetch { node, step, window, line, parts, target }) => {
                 self.transfers().post_remote_get(node, step, window, line, &parts, target);
             }
-            Action::Stage { node, step, at, client, from, message, table } => {
+            PeerAction::Stage { node, step, at, client, from, message, table } => {
                 self.transfers().send_staged_put(node, step, at, client, from, &message, table);
             }
-            Action::Send { node, message, tail } => self.transfers().send(node, &message, tail),
-            Action::GrantWindow { node, message, at, bytes } => self.transfers().send_window(node, message, at, bytes),
-            Action::RevokeWindow { at } => self.links.withdraw(at),
-            Action::ClaimName { claim, name, within_us } => {
+            PeerAction::Send { node, message, tail } => self.transfers().send(node, &message, tail),
+            PeerAction::GrantWindow { node, message, at, bytes } => {
+                self.transfers().send_window(node, message, at, bytes)
+            }
+            PeerAction::RevokeWindow { at } => self.links.withdraw(at),
+            PeerAction::Disconnect { node } => self.links.close_for_violation(node),
+        }
+    }
+
+    /// Asks the control plane. Without one a decision is lost, which the engine repeats, and no cluster expects a lost segment.
+    fn ask_control(&mut self, action: ControlAction) {
+        match action {
+            ControlAction::Propose { decision } => {
+                // Without a control plane the decision is lost; the engine repeats it.
+                let _ = self.send_control(ControlRequest::Decide(decision));
+            }
+            ControlAction::ReportLost(assignment) => {
+                // Without a control plane there is no cluster that expects it.
+                let _ = self.send_control(ControlRequest::Lost(assignment));
+            }
+            ControlAction::ClaimName { claim, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
                 if !self.send_control(ControlRequest::Claim { claim, name, within }) {
                     self.engine.claimed(self.clock.now(), claim, Err(Failure::NodeDown));
                 }
             }
-            Action::ReleaseName { claim, name } => {
+            ControlAction::ReleaseName { claim, name } => {
                 if !self.send_control(ControlRequest::Disclaim { claim, name }) {
                     self.engine.disclaimed(claim, Err(Failure::NodeDown));
                 }
             }
-            Action::ConfirmName { step, name, within_us } => {
+            ControlAction::ConfirmName { step, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
                 if !self.send_control(ControlRequest::Confirm { step, name, within }) {
                     self.engine.confirmed(step, Err(Failure::NodeDown));
                 }
             }
-            Action::Disconnect { node } => self.links.close_for_violation(node),
-            Action::Reply { channel, completion, data } => self.reply(channel, &completion, data),
         }
     }
 

@@ -82,7 +82,7 @@ fn commit_is_the_next_version_and_goes_to_the_history() {
         .iter()
         .filter_map(|action| match *action {
             Action::SaveVersion { to, .. } => Some(to),
-            Action::Commit { .. } => None,
+            Action::Commit(_) => None,
             ref other => panic!("{other:?}"),
         })
         .collect();

@@ -1,6 +1,6 @@
 //! Tests of changes of a map's entries: the daemon's search is an argument.
 
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, PeerAction, RangeSet};
 use crate::home::tests::{A, NOW, Parts};
 use crate::state::lock_queue::PendingOp;
 use EntryChangeKind::{Insert, Remove, Replace, Touch, Write};
@@ -54,7 +54,10 @@ fn change(kind: EntryChangeKind, found: BucketSearch) -> (EntryState, u64, Optio
                     parts.output.drop_buffer(&buffer);
                 }
             }
-            Action::Send { message: Message::Ended { outcome: Outcome::Done, version, word, .. }, .. } => {
+            Action::Peer(PeerAction::Send {
+                message: Message::Ended { outcome: Outcome::Done, version, word, .. },
+                ..
+            }) => {
                 answer = Some((EntryState::of_word(word), version.0));
             }
             other => panic!("{other:?}"),
@@ -132,7 +135,7 @@ fn change_of_a_damaged_bucket_or_without_a_word_does_nothing() {
         let failed = Outcome::Failed(failure);
         assert!(matches!(
             parts.actions()[..],
-            [Action::Send { message: Message::Ended { outcome, .. }, .. }] if outcome == failed
+            [Action::Peer(PeerAction::Send { message: Message::Ended { outcome, .. }, .. })] if outcome == failed
         ));
         assert_eq!(parts.output.store(b"next"), buffer);
     }

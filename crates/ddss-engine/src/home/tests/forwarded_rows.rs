@@ -5,7 +5,7 @@
 //! table, and that a state word can hold it (`message_codec.rs`); a wrong version harms the readers of that row only.
 
 use super::{A, NOW, Parts};
-use crate::action::Action;
+use crate::action::{Action, PeerAction};
 use crate::role::RoleAssignment;
 use crate::state::lock_queue::PendingOp;
 use ddss_core::{
@@ -71,14 +71,17 @@ fn deliver(parts: &mut Parts, id: SegmentId, message: &Message, tail: &[u8]) -> 
 
 fn is_acknowledged(actions: &[Action]) -> bool {
     actions.iter().any(|action| {
-        matches!(action, Action::Send { node: A, message: Message::Replicated { ack: ReplicaAck::Put, .. }, .. })
+        matches!(
+            action,
+            Action::Peer(PeerAction::Send { node: A, message: Message::Replicated { ack: ReplicaAck::Put, .. }, .. })
+        )
     })
 }
 
 #[test]
 fn home_that_names_no_version_of_a_row_or_one_of_a_plain_segment_is_disconnected() {
     // If this broke, bytes of a put would lie over the headers of rows, or a version in the bytes of a plain segment.
-    let disconnected = (Vec::new(), vec![Action::Disconnect { node: A }]);
+    let disconnected = (Vec::new(), vec![Action::Peer(PeerAction::Disconnect { node: A })]);
     for (spec, message) in [
         (table(), |id| forward(id, 1, 11, 0)),
         (Spec::new(256), |id| forward(id, 1, 11, 1)),
@@ -120,7 +123,10 @@ fn home_that_names_one_version_for_two_rows_is_disconnected_and_leaves_no_buffer
             number,
             ranges,
         };
-        assert_eq!(deliver(&mut parts, id, &message, &list), (Vec::new(), vec![Action::Disconnect { node: A }]));
+        assert_eq!(
+            deliver(&mut parts, id, &message, &list),
+            (Vec::new(), vec![Action::Peer(PeerAction::Disconnect { node: A })])
+        );
         assert_eq!(parts.output.store(b"second"), empty, "the table of ranges is not freed");
     }
 }
@@ -147,7 +153,11 @@ fn wrong_version_of_a_row_changes_that_row_only() {
         let refused = |action: &Action| {
             matches!(
                 action,
-                Action::Send { node: A, message: Message::OfferAnswer { reply: OfferReply::Empty, .. }, .. }
+                Action::Peer(PeerAction::Send {
+                    node: A,
+                    message: Message::OfferAnswer { reply: OfferReply::Empty, .. },
+                    ..
+                })
             )
         };
         assert!(commits.is_empty() && rest.iter().any(refused), "{version}: {rest:?}");
@@ -167,9 +177,9 @@ fn new_home_works_on_with_rows_of_any_version() {
         assert_eq!(parts.submit(id, A, 5, change), Ok(()));
         parts.home().operations().record_read(state, Timestamp(1), 41);
         let ended = parts.actions().into_iter().find_map(|action| match action {
-            Action::Send { message: Message::Ended { step: 5, outcome, version, word, .. }, .. } => {
-                Some((outcome, version, word))
-            }
+            Action::Peer(PeerAction::Send {
+                message: Message::Ended { step: 5, outcome, version, word, .. }, ..
+            }) => Some((outcome, version, word)),
             _ => None,
         });
         ended.expect("each call is answered")

@@ -1,7 +1,7 @@
 //! Tests of operations that have read their word or record when a decision of the cluster comes, before their change.
 
 use super::{A, B, NOW, OWNER, Parts};
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, ControlAction, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::home::handler::Home;
 use crate::requester::{LockOwner, Requester};
@@ -27,13 +27,13 @@ pub(in crate::home) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) 
     parts.replicas.join_cluster();
     parts.home().replicate(|replication| replication.begin_as_home(NOW, id));
     let offered = parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { node, message: Message::Offer { .. }, .. } => Some(node),
+        Action::Peer(PeerAction::Send { node, message: Message::Offer { .. }, .. }) => Some(node),
         _ => None,
     });
     let replica = offered.expect("a connected node is asked to be the replica");
     parts.home().replicate(|replication| replication.offer_answered(NOW, replica, id, 1, OfferReply::Whole));
     let floor = parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
+        Action::Peer(PeerAction::Send { message: Message::Forward { timestamp, .. }, .. }) => Some(timestamp),
         _ => None,
     });
     let floor = floor.expect("the replica learns of all tokens");
@@ -148,11 +148,11 @@ fn reads(actions: &[Action]) -> usize {
 /// Returns the number of commits, and the answers of the interrupted operation.
 fn effects(actions: &[Action]) -> (usize, Vec<(Outcome, Version, u64)>) {
     let commits =
-        actions.iter().filter(|action| matches!(action, Action::Commit { .. } | Action::CommitRecord { .. })).count();
+        actions.iter().filter(|action| matches!(action, Action::Commit(_) | Action::CommitRecord { .. })).count();
     let answers = actions.iter().filter_map(|action| match action {
-        Action::Send { message: Message::Ended { step: STEP, outcome, version, word, .. }, .. } => {
-            Some((*outcome, *version, *word))
-        }
+        Action::Peer(PeerAction::Send {
+            message: Message::Ended { step: STEP, outcome, version, word, .. }, ..
+        }) => Some((*outcome, *version, *word)),
         _ => None,
     });
     (commits, answers.collect())
@@ -183,7 +183,10 @@ fn change_whose_replica_goes_after_its_read_is_executed_and_answered_once() {
         lose(&mut parts, replica);
         let actions = parts.actions();
         assert!(is_read(&actions[0]) && reads(&actions) == 1, "{change:?}: {actions:?}");
-        assert!(actions.iter().any(|action| matches!(action, Action::Propose { .. })), "{change:?}: {actions:?}");
+        assert!(
+            actions.iter().any(|action| matches!(action, Action::Control(ControlAction::Propose { .. }))),
+            "{change:?}: {actions:?}"
+        );
         change.complete_read(parts.home());
         assert_eq!(parts.actions(), [], "{change:?} waits until the cluster knows that the replica is gone");
         decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
@@ -201,7 +204,7 @@ fn atomic_behind_the_lock_of_the_node_with_the_replica_is_executed_once_when_tha
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000, row_offset: None };
     parts.submit(id, replica, 1, PendingOp::Lock(lock_request)).expect("the lock is free");
     let token = parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
+        Action::Peer(PeerAction::Send { message: Message::Forward { timestamp, .. }, .. }) => Some(timestamp),
         _ => None,
     });
     let token = token.expect("the replica learns of the grant");
@@ -268,7 +271,10 @@ fn change_whose_lease_ends_after_its_read_lets_no_get_pass_before_the_next_lease
         assert_eq!(effects(&actions), (0, vec![(Outcome::Failed(Failure::TimedOut), Version(0), 0)]), "{change:?}");
         let served = |action: &Action| {
             is_read(action)
-                || matches!(action, Action::Snapshot { .. } | Action::Send { message: Message::Got { .. }, .. })
+                || matches!(
+                    action,
+                    Action::Snapshot { .. } | Action::Peer(PeerAction::Send { message: Message::Got { .. }, .. })
+                )
         };
         assert!(actions.iter().any(served), "{change:?}: {actions:?}");
     }
@@ -302,7 +308,7 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000, row_offset: None };
     assert_eq!(submit(&mut parts, 1, PendingOp::Lock(lock_request)), Ok(()));
     let granted = parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
+        Action::Peer(PeerAction::Send { message: Message::Forward { timestamp, .. }, .. }) => Some(timestamp),
         _ => None,
     });
     let granted = granted.expect("the replica learns of the grant");
@@ -326,7 +332,9 @@ fn ask_any_row(parts: &mut Parts, id: SegmentId, above: Version) -> Option<(Vers
     let watcher = Watcher { requester: Requester::Peer(A, STEP), row: 0, above, deadline_us: LATER_STILL.steady_us };
     parts.home().operations().await_at_home(LATER, id, OWNER, ANY_ROW, watcher).expect("this node is the home");
     parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { message: Message::Ended { version, timestamp, .. }, .. } => Some((version, timestamp)),
+        Action::Peer(PeerAction::Send { message: Message::Ended { version, timestamp, .. }, .. }) => {
+            Some((version, timestamp))
+        }
         _ => None,
     })
 }
@@ -378,12 +386,15 @@ fn second_deferred_change_of_permissions_finds_the_move_of_the_first() {
         let deferred = parts.home().update_permissions_at_home(NOW, OWNER, id, update, requester);
         assert_eq!(deferred, Ok(()));
     }
-    assert!(matches!(parts.actions()[..], [Action::Propose { .. }]), "the replica could take over with the old ones");
+    assert!(
+        matches!(parts.actions()[..], [Action::Control(ControlAction::Propose { .. })]),
+        "the replica could take over with the old ones"
+    );
     decide(&mut parts, NOW, id, NodeId(1), replica, (1, 2), false);
     let actions = parts.actions();
     let moves = actions.iter().filter(|action| matches!(action, Action::Move { .. })).count();
     let ended = actions.iter().filter_map(|action| match *action {
-        Action::Send { message: Message::Ended { step, outcome, .. }, .. } => Some((step, outcome)),
+        Action::Peer(PeerAction::Send { message: Message::Ended { step, outcome, .. }, .. }) => Some((step, outcome)),
         _ => None,
     });
     assert_eq!(ended.collect::<Vec<_>>(), [(STEP + 1, Outcome::Failed(Failure::InProgress))]);

@@ -1,6 +1,6 @@
 //! Tests of sweeps: what a home frees when a client asks, and by itself.
 
-use crate::action::{Action, CommitSource, GarbageSearch, RangeSet};
+use crate::action::{Action, CommitSource, GarbageSearch, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::home::tests::interrupted_ops::{decide, lose, paired};
 use crate::home::tests::{A, B, NOW, OWNER, Parts};
@@ -79,7 +79,9 @@ fn find(
 
 fn ended(actions: &[Action]) -> Option<(Outcome, u64)> {
     actions.iter().find_map(|action| match action {
-        Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. } => Some((*outcome, *word)),
+        Action::Peer(PeerAction::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. }) => {
+            Some((*outcome, *word))
+        }
         _ => None,
     })
 }
@@ -220,7 +222,7 @@ fn replica_gets_what_a_sweep_frees_and_the_answer_comes_after_it() {
     found(&mut parts, NOW, id, (0, 1), true, 0);
     let actions = parts.actions();
     let forwarded = actions.iter().find_map(|action| match action {
-        Action::SendStaged { message: Message::Forward { timestamp, row_version, .. }, .. } => {
+        Action::Peer(PeerAction::SendStaged { message: Message::Forward { timestamp, row_version, .. }, .. }) => {
             Some((*timestamp, row_version.0))
         }
         _ => None,
@@ -363,8 +365,8 @@ fn put(parts: &mut Parts, id: SegmentId, step: u64, bucket: u64) {
 /// Returns the timestamp of the change that goes to the replica.
 fn forwarded(actions: &[Action]) -> Option<Timestamp> {
     actions.iter().find_map(|action| match action {
-        Action::Send { message: Message::Forward { timestamp, .. }, .. }
-        | Action::SendStaged { message: Message::Forward { timestamp, .. }, .. } => Some(*timestamp),
+        Action::Peer(PeerAction::Send { message: Message::Forward { timestamp, .. }, .. })
+        | Action::Peer(PeerAction::SendStaged { message: Message::Forward { timestamp, .. }, .. }) => Some(*timestamp),
         _ => None,
     })
 }

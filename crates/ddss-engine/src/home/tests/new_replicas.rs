@@ -3,7 +3,7 @@
 use super::forwarded_rows::{self, FIRST};
 use super::interrupted_ops::{decide, lose, paired};
 use super::{NOW, OWNER, Parts};
-use crate::action::Action;
+use crate::action::{Action, PeerAction};
 use crate::config::Now;
 use crate::home::upload_calls::Uploader;
 use crate::requester::Requester;
@@ -19,7 +19,7 @@ const STEP: u64 = 9;
 
 fn offered(parts: &mut Parts) -> Option<NodeId> {
     parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { node, message: Message::Offer { .. }, .. } => Some(node),
+        Action::Peer(PeerAction::Send { node, message: Message::Offer { .. }, .. }) => Some(node),
         _ => None,
     })
 }
@@ -82,8 +82,10 @@ fn put_large(parts: &mut Parts, id: SegmentId) -> (Timestamp, usize) {
 fn sent(parts: &mut Parts) -> Option<(Timestamp, usize)> {
     let forwards: Vec<Timestamp> = (parts.actions().into_iter())
         .filter_map(|action| match action {
-            Action::Send { message: Message::ForwardPart { timestamp, .. }, .. }
-            | Action::SendStaged { message: Message::ForwardPart { timestamp, .. }, .. } => Some(timestamp),
+            Action::Peer(PeerAction::Send { message: Message::ForwardPart { timestamp, .. }, .. })
+            | Action::Peer(PeerAction::SendStaged { message: Message::ForwardPart { timestamp, .. }, .. }) => {
+                Some(timestamp)
+            }
             _ => None,
         })
         .collect();
@@ -92,7 +94,9 @@ fn sent(parts: &mut Parts) -> Option<(Timestamp, usize)> {
 
 fn ended(parts: &mut Parts) -> Option<(Outcome, u64)> {
     parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. } => Some((outcome, word)),
+        Action::Peer(PeerAction::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. }) => {
+            Some((outcome, word))
+        }
         _ => None,
     })
 }
@@ -120,11 +124,13 @@ fn large_put_that_this_home_has_no_memory_to_commit_fails_before_the_replica_has
     assert_eq!(parts.actions(), [], "the next put waits");
     parts.home().replicate(|replication| replication.undo_reserved(SOON, id, timestamp, false));
     let actions = parts.actions();
-    let [Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. }, .., put] = &actions[..] else {
+    let [Action::Peer(PeerAction::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. }), .., put] =
+        &actions[..]
+    else {
         panic!("the put fails, and the next one goes out: {actions:?}")
     };
     assert_eq!((*outcome, *word), (Outcome::Failed(Failure::NoSpace), 1), "this node has no memory");
-    assert!(matches!(put, Action::Send { message: Message::Forward { .. }, .. }), "{put:?}");
+    assert!(matches!(put, Action::Peer(PeerAction::Send { message: Message::Forward { .. }, .. })), "{put:?}");
     assert_eq!(ends_of_reservations(&actions), (0, 0));
     let segment = parts.segments.get(id).unwrap();
     assert!(segment.version() == version && segment.replication.as_ref().unwrap().needs_acknowledgement());
@@ -253,7 +259,7 @@ fn first_part(total: u32, held: u32, of_home: bool, free: u64) -> ReplicaAck {
     };
     parts.home().replica_message(NOW, super::A, &message, &[1; 8]);
     let answer = parts.actions().into_iter().find_map(|action| match action {
-        Action::Send { message: Message::Replicated { ack, .. }, .. } => Some(ack),
+        Action::Peer(PeerAction::Send { message: Message::Replicated { ack, .. }, .. }) => Some(ack),
         _ => None,
     });
     answer.expect("each part is answered")

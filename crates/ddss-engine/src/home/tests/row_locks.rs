@@ -1,6 +1,6 @@
 //! Tests of locks of rows at the home: what the daemon reads from a record is an argument.
 
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, PeerAction, RangeSet};
 use crate::config::Now;
 use crate::home::tests::{A, B, NOW, OWNER, Parts};
 use crate::requester::{LockOwner, Requester};
@@ -38,7 +38,9 @@ fn actions(parts: &mut Parts) -> Vec<Action> {
 /// Returns the answer to a step among some actions: outcome, version and word.
 fn answer(actions: &[Action], wanted: u64) -> Option<(Outcome, Version, u64)> {
     actions.iter().find_map(|action| match *action {
-        Action::Send { message: Message::Ended { step, outcome, version, word, .. }, .. } if step == wanted => {
+        Action::Peer(PeerAction::Send { message: Message::Ended { step, outcome, version, word, .. }, .. })
+            if step == wanted =>
+        {
             Some((outcome, version, word))
         }
         _ => None,

@@ -1,7 +1,7 @@
 //! Tests of locks and of waits for them, without a home around them.
 
 use super::Locks;
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, PeerAction, RangeSet};
 use crate::config::{EngineConfig, Now};
 use crate::requester::{LockOwner, Requester};
 use crate::state::lock_queue::{PendingOp, Ready, Waiter};
@@ -66,7 +66,9 @@ impl Parts {
     fn ended(&mut self) -> Vec<(NodeId, u64, Outcome)> {
         let actions = std::iter::from_fn(|| self.output.next_action());
         let ended = actions.filter_map(|action| match action {
-            Action::Send { node, message: Message::Ended { step, outcome, .. }, .. } => Some((node, step, outcome)),
+            Action::Peer(PeerAction::Send { node, message: Message::Ended { step, outcome, .. }, .. }) => {
+                Some((node, step, outcome))
+            }
             _ => None,
         });
         ended.collect()

@@ -1,7 +1,7 @@
 //! Tests of watches, without a home around them.
 
 use super::Watches;
-use crate::action::Action;
+use crate::action::{Action, PeerAction};
 use crate::config::{EngineConfig, Now};
 use crate::requester::{ReplyFields, Requester};
 use crate::state::lock_queue::Watcher;
@@ -42,9 +42,10 @@ impl Parts {
     fn answers(&mut self) -> Vec<(u64, Outcome, u64, u64)> {
         let actions = std::iter::from_fn(|| self.output.next_action());
         let answer = |action| match action {
-            Action::Send { message: Message::Ended { step, outcome, version, timestamp, .. }, .. } => {
-                (step, outcome, version.0, timestamp.0)
-            }
+            Action::Peer(PeerAction::Send {
+                message: Message::Ended { step, outcome, version, timestamp, .. },
+                ..
+            }) => (step, outcome, version.0, timestamp.0),
             other => panic!("{other:?}"),
         };
         actions.map(answer).collect()

@@ -1,7 +1,7 @@
 //! Tests of the replica of a segment at home here, without a home around them.
 
 use super::Replication;
-use crate::action::{Action, CommitSource, RangeSet};
+use crate::action::{Action, CommitSource, PeerAction, RangeSet};
 use crate::config::{EngineConfig, Now};
 use crate::requester::Requester;
 use crate::state::memory::uploads::Uploads;
@@ -66,7 +66,7 @@ impl Parts {
     fn sent(&mut self) -> Vec<Message> {
         let actions = std::iter::from_fn(|| self.output.next_action());
         let messages = actions.filter_map(|action| match action {
-            Action::Send { message, .. } => Some(message),
+            Action::Peer(PeerAction::Send { message, .. }) => Some(message),
             _ => None,
         });
         messages.collect()

@@ -60,7 +60,7 @@ impl Transfers<'_> {
     pub(crate) fn send_served_get(
         &mut self,
         node: NodeId,
-        hand: ServedGetId,
+        served_get: ServedGetId,
         at: u64,
         from: (u64, u32),
         message: &Message,
@@ -69,11 +69,11 @@ impl Transfers<'_> {
         let (Some((peer, staging)), Some((region, offset))) =
             (self.links.connection_to(node), self.areas.region_at(from.0))
         else {
-            return self.engine.served_get_sent(hand);
+            return self.engine.served_get_sent(served_get);
         };
         let write = Work::Write {
             peer,
-            tag: Tag::ServedGet(hand).to_bits(),
+            tag: Tag::ServedGet(served_get).to_bits(),
             local: LocalRange { region, offset, bytes: from.1.into() },
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
@@ -83,7 +83,7 @@ impl Transfers<'_> {
                 let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
                 self.links.send(node, &message.encode(self.engine.clock(self.now), tail));
             }
-            Err(_) => self.engine.served_get_failed(node, hand, message),
+            Err(_) => self.engine.served_get_failed(node, served_get, message),
         }
     }
 
