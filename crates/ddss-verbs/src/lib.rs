@@ -7,7 +7,6 @@
 //! - [`Iwarp`] is iWARP in user space over plain TCP: MPA, DDP and RDMAP by the RFCs, so that kernel and adapter
 //!   implementations can be its peers. It needs no driver and no privilege.
 //! - `rdma::Rdma` (feature `rdma`) uses an adapter through rdma-core, which is loaded at the first use.
-//! - [`Endpoint`] is one connection of a fabric for a thread without an event loop.
 //! - [`sim::Sim`] is a network within one process, in virtual time, for tests.
 //!
 //! ```
@@ -67,7 +66,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
-mod endpoint;
 mod events;
 mod fabric;
 mod id;
@@ -83,7 +81,6 @@ mod sys;
 mod terminate_code;
 mod work;
 
-pub use endpoint::{Endpoint, EndpointError};
 pub use events::{CloseReason, Event, Events, WorkError};
 pub use fabric::{
     Admission, AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window,

@@ -56,8 +56,6 @@ pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
 pub const LINGER_BYTES: usize = 16 << 10;
 /// Bytes sent to one connection in one poll before the next connection is served.
 pub const SEND_BUDGET_BYTES: usize = 1 << 20;
-/// Messages that an endpoint keeps for its caller.
-pub const ENDPOINT_MESSAGES_MAX: usize = 1024;
 /// Events of one poll after which no further connection is served.
 pub const EVENTS_BUDGET: usize = 4096;
 

@@ -12,9 +12,9 @@ mod suite;
 
 use std::net::{IpAddr, SocketAddr};
 
-use common::{FabricFactory, WAIT_MAX, addresses};
+use common::{Endpoint, EndpointError, FabricFactory, WAIT_MAX, addresses};
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
-use ddss_verbs::{CloseReason, Endpoint, EndpointError, Fabric};
+use ddss_verbs::{CloseReason, Fabric};
 
 /// Factory with `a` on one adapter and `b` on the other.
 struct Adapters {
@@ -114,12 +114,4 @@ fn stream_of_a_killed_process_ends_with_a_prefix() {
     let Some(ways) = addresses() else { return };
     let (test, address) = ("stream_of_a_killed_process_ends_with_a_prefix", SocketAddr::new(ways.1, 0));
     suite::process_streams::killed_process_leaves_a_prefix(test, open_with_long_messages(ways), address);
-}
-
-#[test]
-fn endpoint_carries_messages_and_borrowed_memory_over_adapters() {
-    let mut adapters = adapters!(|_| {});
-    let (here, there) = (adapters.fabric(), adapters.fabric());
-    let address = adapters.address();
-    suite::endpoint::endpoint_carries_messages_and_borrowed_memory(here, there, address);
 }

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
 use ddss_sdp::{Addresses, BasicStream, CopyLedger, Plan, StreamConfig, accept, connect, finish_connect};
-use ddss_verbs::{Capabilities, Endpoint, Fabric};
+use ddss_verbs::{Capabilities, Fabric};
 
-use super::WAIT_MAX;
+use super::{Endpoint, WAIT_MAX};
 
 /// Private buffers of a stream.
 const BUFFERS: u16 = 16;

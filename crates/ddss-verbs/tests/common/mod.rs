@@ -3,6 +3,7 @@
 
 #[cfg(feature = "rdma")]
 mod adapter_pair;
+mod endpoint;
 mod endpoint_stream;
 pub(crate) mod forward;
 mod helper_process;
@@ -11,6 +12,7 @@ mod simulated;
 
 #[cfg(feature = "rdma")]
 pub(crate) use adapter_pair::AdapterPair;
+pub(crate) use endpoint::{Endpoint, EndpointError};
 pub(crate) use endpoint_stream::EndpointStream;
 pub(crate) use forward::{Forward, forward_fabric};
 pub(crate) use helper_process::{HelperProcess, helper_task, print_line, wait_until};

@@ -9,7 +9,6 @@ mod suite;
 
 mod acceptor;
 mod conformance;
-mod endpoint;
 mod exclusive_memory;
 mod many_connections;
 mod message_limits;

@@ -48,7 +48,6 @@ macro_rules! all_tests {
 }
 
 mod access_rights;
-pub(crate) mod endpoint;
 mod limits;
 mod messages;
 pub(crate) mod process_streams;

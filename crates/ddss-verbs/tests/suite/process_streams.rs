@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use ddss_verbs::{EndpointError, Fabric};
+use ddss_verbs::Fabric;
 
-use crate::common::{EndpointStream, HelperProcess, Memory, helper_task, pattern, print_line};
+use crate::common::{EndpointError, EndpointStream, HelperProcess, Memory, helper_task, pattern, print_line};
 
 /// Bytes of a stream.
 const STREAM_BYTES: usize = 2 << 20;

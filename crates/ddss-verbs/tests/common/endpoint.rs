@@ -3,54 +3,24 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::events::{CloseReason, Event, Events, WorkError};
-use crate::fabric::{Fabric, FabricError, Trust};
-use crate::id::{PeerId, RegionId};
-use crate::limits::ENDPOINT_MESSAGES_MAX;
-use crate::work::{PostError, PostErrorKind, SendMode, Work};
+use ddss_verbs::{
+    CloseReason, Event, Events, Fabric, FabricError, PeerId, PostError, PostErrorKind, SendMode, Work, WorkError,
+};
 
+/// Messages that wait for the caller.
+const MESSAGES_MAX: usize = 1024;
 /// No peer: a fabric issues no such handle.
 const NO_PEER: PeerId = PeerId::from_bits(u64::MAX);
 /// Reason of the reject of a second connection.
 const TAKEN: &[u8] = b"this endpoint has its one connection";
 
 /// One connection of a fabric. The calling thread drives it and sleeps in between; each call has a maximum time.
-///
-/// ```
-/// use std::os::fd::AsFd;
-/// use std::time::Duration;
-///
-/// use ddss_verbs::{Endpoint, Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, Rights, Trust, Work};
-/// # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-/// # fn memory(bytes: u64) -> std::io::Result<std::os::fd::OwnedFd> {
-/// #     let fd = memfd_create("example", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC)?;
-/// #     ftruncate(&fd, bytes)?;
-/// #     fcntl_add_seals(&fd, SealFlags::SHRINK)?;
-/// #     Ok(fd)
-/// # }
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// const MAX: Duration = Duration::from_secs(20);
-/// let mut listening = Iwarp::new(IwarpConfig::default())?;
-/// let address = listening.listen("127.0.0.1:0".parse()?)?;
-/// let other = std::thread::spawn(move || {
-///     let mut endpoint = Endpoint::accept(listening, MAX, |_hello| Ok(Vec::new())).expect("a peer connects");
-///     let message = endpoint.receive(MAX).expect("it sends a message");
-///     endpoint.send(&message, MAX).expect("it takes the answer");
-/// });
-/// let (mut endpoint, _answer) = Endpoint::connect(Iwarp::new(IwarpConfig::default())?, address, b"hello", MAX)?;
-/// endpoint.send(b"ping", MAX)?;
-/// assert_eq!(endpoint.receive(MAX)?, b"ping");
-/// other.join().expect("the thread ends");
-/// # Ok(())
-/// # }
-/// ```
-pub struct Endpoint<F: Fabric> {
+pub(crate) struct Endpoint<F: Fabric> {
     fabric: F,
     peer: PeerId,
     events: Events,
@@ -62,8 +32,7 @@ pub struct Endpoint<F: Fabric> {
 
 /// Error of an endpoint.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EndpointError {
+pub(crate) enum EndpointError {
     /// A control operation failed.
     #[error(transparent)]
     Fabric(#[from] FabricError),
@@ -80,7 +49,7 @@ pub enum EndpointError {
     #[error("the peer did not answer in time; an operation that was posted may still take effect")]
     TimedOut,
     /// The peer sent more messages than this side takes while it waits for something else.
-    #[error("more than {ENDPOINT_MESSAGES_MAX} messages wait: receive them before the next call")]
+    #[error("more than {MESSAGES_MAX} messages wait: receive them before the next call")]
     Flooded,
     /// A system call failed.
     #[error("cannot wait for the fabric")]
@@ -89,10 +58,7 @@ pub enum EndpointError {
 
 impl<F: Fabric> Endpoint<F> {
     /// Connects with a fabric that has no other peer. Returns the connection, and what the peer answered to `hello`.
-    ///
-    /// # Errors
-    /// The peer is unreachable, rejects the connection, or does not answer in time.
-    pub fn connect(
+    pub(crate) fn connect(
         mut fabric: F,
         address: SocketAddr,
         hello: &[u8],
@@ -111,10 +77,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Accepts the first peer of a fabric that listens. `judge` gets its hello and returns the answer, or the reason to reject it.
-    ///
-    /// # Errors
-    /// No peer connects in time, or `judge` rejects it.
-    pub fn accept(
+    pub(crate) fn accept(
         fabric: F,
         max: Duration,
         judge: impl FnOnce(&[u8]) -> Result<Vec<u8>, Vec<u8>>,
@@ -147,59 +110,36 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Returns the peer, to open windows for it.
-    #[must_use]
-    pub fn peer(&self) -> PeerId {
+    pub(crate) fn peer(&self) -> PeerId {
         self.peer
     }
 
     /// Returns the fabric, to register memory and to open windows.
-    pub fn fabric(&mut self) -> &mut F {
+    pub(crate) fn fabric(&mut self) -> &mut F {
         &mut self.fabric
     }
 
     /// Sends a message, after every write before it, and waits until it has left.
-    ///
-    /// # Errors
-    /// The message is too long, the connection ended, or its queue stays full for the maximum time.
-    pub fn send(&mut self, message: &[u8], max: Duration) -> Result<(), EndpointError> {
+    pub(crate) fn send(&mut self, message: &[u8], max: Duration) -> Result<(), EndpointError> {
         let mode = SendMode { solicited: true, invalidate: None };
         // Until it is done the message is with the fabric, and lost if the caller drops the endpoint.
         self.call(max, |peer, tag| Work::Send { peer, tag, message, mode }).map(drop)
     }
 
     /// Receives a message.
-    ///
-    /// # Errors
-    /// No message came in time, or the connection ended and all messages were received.
-    pub fn receive(&mut self, max: Duration) -> Result<Vec<u8>, EndpointError> {
+    pub(crate) fn receive(&mut self, max: Duration) -> Result<Vec<u8>, EndpointError> {
         self.wait(Instant::now() + max, |endpoint| Ok(endpoint.messages.pop_front()))
     }
 
     /// Posts an operation and waits until it is done. Returns the previous word of an atomic, else 0.
-    ///
-    /// # Errors
-    /// The operation failed, was refused, or is not done in time.
-    pub fn call<'a>(&mut self, max: Duration, work: impl Fn(PeerId, u64) -> Work<'a>) -> Result<u64, EndpointError> {
+    pub(crate) fn call<'a>(
+        &mut self,
+        max: Duration,
+        work: impl Fn(PeerId, u64) -> Work<'a>,
+    ) -> Result<u64, EndpointError> {
         let deadline = Instant::now() + max;
         self.post(max, work)?;
         self.wait(deadline, |endpoint| Ok(endpoint.call.1.take().transpose()?))
-    }
-
-    /// Registers memory for the length of one call.
-    ///
-    /// # Errors
-    /// The memory cannot be registered. The call's own errors are in its result.
-    pub fn with_memory<T>(
-        &mut self,
-        memory: BorrowedFd<'_>,
-        trust: Trust,
-        (offset, bytes): (u64, u64),
-        call: impl FnOnce(&mut Self, RegionId) -> T,
-    ) -> Result<T, EndpointError> {
-        let region = self.fabric.register(memory, trust, offset, bytes)?;
-        let result = call(self, region);
-        self.fabric.deregister(region);
-        Ok(result)
     }
 
     /// Posts an operation as soon as the queue of the connection has room.
@@ -251,7 +191,7 @@ impl<F: Fabric> Endpoint<F> {
         for event in self.events.iter() {
             match event {
                 Event::Message { peer, bytes, .. } if peer == self.peer => {
-                    if self.messages.len() >= ENDPOINT_MESSAGES_MAX {
+                    if self.messages.len() >= MESSAGES_MAX {
                         return Err(EndpointError::Flooded);
                     }
                     self.messages.push_back(bytes.to_vec());
