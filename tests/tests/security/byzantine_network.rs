@@ -88,16 +88,17 @@ fn processor_times(pid: u32) -> [u64; 2] {
 /// the processors is repeated, because the cluster may have declared the node dead.
 #[allow(clippy::print_stderr, reason = "a person who reads the gate's output wants to know how busy the machine was")]
 fn faults_of(names: &[String]) -> Vec<String> {
-    let mut names = names;
+    let (mut names, mut last) = (names, Vec::new());
     for _ in 0..STARVATIONS_MAX {
         let mut victim = VictimMember::start(SECRET, Path::new(ATTACK), None).unwrap();
         match attack_victim(&mut victim, names) {
             Ok(faults) => return faults,
-            Err(starved_at) => names = &names[starved_at..],
+            Err((starved_at, faults)) => (names, last) = (&names[starved_at..], faults),
         }
         eprintln!("{}: the node waited for a processor nearly all the time: once more", names[0]);
     }
-    vec!["other programs had the processors, again and again".to_owned()]
+    last.insert(0, "other programs had the processors, again and again".to_owned());
+    last
 }
 
 /// Runs an attack. Returns the attacker's complaint.
@@ -128,8 +129,9 @@ fn go_on(calls: &[AtomicU64; 2], has_ended: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Runs each attack once, and returns the failures; or the place of an attack that failed while the node had no processor.
-fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Result<Vec<String>, usize> {
+/// Runs each attack once, and returns the failures; or the place of an attack that failed while the node had no processor, with
+/// what failed.
+fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Result<Vec<String>, (usize, Vec<String>)> {
     let mine = client(victim.daemons[0].folder());
     let local = mine.segment("neighbour/local").allocate(Spec::new(4096)).unwrap();
     let peer = client(victim.daemons[1].folder());
@@ -189,7 +191,7 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Result<Vec<Stri
         }
     });
     if let Some(index) = starved_at {
-        return Err(index);
+        return Err((index, faults));
     }
     // The data is unchanged, and the legitimate client still holds its lock.
     let value = victim.secret.get(..).unwrap();

@@ -85,7 +85,7 @@ attacks! {
     requests::fills_segment_memory: "no other client finds memory";
     handshake::sends_garbage_hello: "a frame that is not checked", "refused a client";
     handshake::sends_hello_byte_by_byte: "a connection slot is held by waiting", "too short";
-    handshake::sends_wrong_layout_version: "the two sides disagree about the layout", "speaks version";
+    handshake::sends_wrong_layout_version: "the two sides disagree about the layout", "speaks layout version";
     handshake::requests_absurd_areas: "the daemon makes memory without bound", "exceed the limits";
     handshake::connects_silently: "no other client can connect", "without a timely hello";
     handshake::connects_without_end: "the same, faster";

@@ -4,7 +4,8 @@ use super::frames::request;
 use super::noise::{self, CONTROL, DATA, HELLO_BYTES, OTHER_KEY};
 use super::replay::recorded;
 use super::target::{
-    PATIENCE, Target, dial, expect_silent_close, open_connections, random_bytes, read_until_close, reset, send,
+    PATIENCE, Target, dial, expect_bare_refusal, expect_silent_close, open_connections, random_bytes, read_until_close,
+    reset, send,
 };
 use super::unauthenticated::node_3;
 use crate::byzantine_client::{AttackResult, context, expect_failure};
@@ -60,7 +61,7 @@ pub(super) fn uses_another_key(target: &Target) -> AttackResult {
         let (_, hello) = noise::begin(&OTHER_KEY, CONTROL, &node_3())?;
         let mut stream = dial(target.control)?;
         send(&mut stream, &hello);
-        expect_silent_close(stream)?;
+        expect_bare_refusal(stream)?;
     }
     Ok(())
 }
@@ -68,7 +69,7 @@ pub(super) fn uses_another_key(target: &Target) -> AttackResult {
 pub(super) fn sends_data_hello_to_control_port(target: &Target) -> AttackResult {
     let mut stream = dial(target.control)?;
     send(&mut stream, &recorded(DATA)?);
-    expect_silent_close(stream)
+    expect_bare_refusal(stream)
 }
 
 /// Replays an old first message, which the node answers, then sends `bytes` and nothing more.

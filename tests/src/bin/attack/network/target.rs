@@ -1,5 +1,6 @@
 //! A network attacker's knowledge and sockets.
 
+use super::noise::HELLO_BYTES;
 use crate::byzantine_client::{AttackResult, contains_secret, context, expect_failure};
 use ddss_core::SegmentId;
 use ddss_testkit::Random;
@@ -96,6 +97,14 @@ pub(super) fn read_until_close(stream: &mut TcpStream) -> Result<Vec<u8>, String
 pub(super) fn expect_silent_close(mut stream: TcpStream) -> AttackResult {
     let said = read_until_close(&mut stream)?;
     expect_failure(&format!("an unauthenticated peer received {} bytes", said.len()), !said.is_empty())
+}
+
+/// Checks that a peer without the key learns that it is refused, and nothing else.
+pub(super) fn expect_bare_refusal(mut stream: TcpStream) -> AttackResult {
+    let said = read_until_close(&mut stream)?;
+    // Behind the two bytes that are in the clear in each first message there is no text.
+    let says_more = said.len() > HELLO_BYTES || said.iter().skip(2).any(|byte| *byte != 0);
+    expect_failure(&format!("an unauthenticated peer received {said:?}"), says_more)
 }
 
 /// Resets a connection, which discards its bytes in flight.
