@@ -1,7 +1,7 @@
 //! The metrics endpoint, with correct and with bad HTTP clients.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -200,6 +200,94 @@ fn node_with_failed_raft_log_is_not_ready() {
     });
 }
 
+/// Returns the next event of the live page.
+fn next_event(events: &mut BufReader<TcpStream>) -> Value {
+    let mut line = String::new();
+    while !line.starts_with("data: ") {
+        line.clear();
+        assert!(events.read_line(&mut line).unwrap() > 0, "the events ended");
+    }
+    serde_json::from_str(&line["data: ".len()..]).unwrap()
+}
+
+fn events(address: SocketAddr, host: &str) -> BufReader<TcpStream> {
+    let mut stream = connect(address);
+    stream.write_all(format!("GET /events HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+    BufReader::new(stream)
+}
+
+// If this failed, the live page would show nothing, or load something from elsewhere.
+#[test]
+fn live_page_needs_only_this_daemon_and_shows_what_it_does() {
+    let (daemon, address) = monitored(DaemonOptions::new(3).unwrap());
+    let client =
+        Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
+            .unwrap();
+    let segment = client.segment("watched").allocate(Spec::new(4096)).unwrap();
+    let (code, head, page) = http_request(address, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(code, 200);
+    assert!(head.contains("text/html") && head.contains("Content-Security-Policy: default-src 'none';"), "{head}");
+    for outside in ["http:", "https:", "src=", "href=", "url(", "@import"] {
+        assert!(!page.contains(outside), "the page uses {outside}");
+    }
+    // A name is no markup, wherever it stands.
+    client.segment("</script><b>").allocate(Spec::new(64)).unwrap().put(0, &[1]).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while !get(address, "/").1.contains(r"\u003c/script>") {
+        assert!(Instant::now() < end, "the page shows no segment");
+    }
+    assert!(!get(address, "/").1.contains("</script><b>"));
+    let mut shown = events(address, &address.to_string());
+    let first = next_event(&mut shown);
+    assert_eq!((&first["node"], &first["ready"], &first["cluster"]), (&3.into(), &true.into(), &Value::Null));
+    let end = Instant::now() + PATIENCE;
+    let busy = loop {
+        (0..20).for_each(|_| assert!(segment.put(0, &[1; 1000]).is_ok()));
+        let event = next_event(&mut shown);
+        let rate = |list: &str| event[list][0]["per_s"].as_f64();
+        if rate("shards") > Some(0.0) && rate("segments") > Some(0.0) {
+            break event;
+        }
+        assert!(Instant::now() < end, "{event}");
+    };
+    assert_eq!((&busy["segments"][0]["name"], &busy["segments"][0]["home"]), (&"watched".into(), &3.into()));
+    let puts = busy["operations"].as_array().unwrap().iter().find(|operation| operation["kind"] == "put").unwrap();
+    assert!(puts["bytes_per_s"].as_f64() >= Some(1000.0) && puts["failed"] == 0, "{busy}");
+    assert_eq!(busy["gauges"]["segments"], 2);
+}
+
+// If this failed, names would be seen on other machines, or by pages of other sites in a browser on this one.
+#[test]
+fn live_page_shows_names_on_this_machine_only() {
+    let port = free_tcp_port(LOOPBACK).unwrap();
+    let any = format!("0.0.0.0:{port}");
+    let open = DaemonOptions::new(1).unwrap().argument("--metrics-listen").argument(any).start().unwrap();
+    let (local, address) = monitored(DaemonOptions::new(2).unwrap());
+    let shown = |daemon: &Daemon, address: SocketAddr, host: &str| {
+        let client =
+            Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE).local_reads(false))
+                .unwrap();
+        let segment = client.segment("private").open_or_allocate(Spec::new(64)).unwrap();
+        segment.put(0, &[1]).unwrap();
+        let mut events = events(address, host);
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let event = next_event(&mut events);
+            if event["segments"][0]["puts"].as_u64() >= Some(1) {
+                return event.to_string();
+            }
+            assert!(Instant::now() < end, "{event}");
+        }
+    };
+    for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:7480"] {
+        assert!(shown(&local, address, host).contains("private"), "{host}");
+    }
+    for host in ["rebound.example", "localhost.example:80", "127.0.0.1.example"] {
+        assert!(!shown(&local, address, host).contains("private"), "{host}");
+    }
+    assert!(!shown(&open, SocketAddr::new(LOOPBACK, port), "localhost").contains("private"), "the listener is open");
+}
+
 // If this failed, any client of the metrics port could stop it, or the daemon.
 #[test]
 fn bad_http_requests_are_refused_and_delay_no_scrape() {
@@ -247,13 +335,13 @@ fn bad_http_requests_are_refused_and_delay_no_scrape() {
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "who says nothing is never closed");
     }
-    // Too many connections: further ones are closed, and accepted again after the others have ended.
-    let crowd: Vec<TcpStream> = (0..100).filter_map(|_| TcpStream::connect(address).ok()).collect();
-    drop(crowd);
-    let end = Instant::now() + PATIENCE;
-    while http_request(address, b"GET /health HTTP/1.1\r\n\r\n").is_none_or(|(code, ..)| code != 200) {
-        assert!(Instant::now() < end, "a crowd has closed the port for good");
+    // Too many connections: the oldest ones end, and the next one is answered.
+    let mut crowd: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();
+    for _ in 0..3 {
+        assert_eq!(get(address, "/health").0, 200, "a crowd keeps others out");
     }
+    assert_eq!(crowd[0].read(&mut [0; 1]).unwrap_or(0), 0, "the oldest connection is still there");
+    drop(crowd);
     let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder()).timeout(PATIENCE)).unwrap();
     client.ping().unwrap();
 }

@@ -264,6 +264,17 @@ impl Registry {
             && self.word(at + Record::SEGMENT_OFFSET) == segment.to_bits()
     }
 
+    /// Returns the record of a segment. Its home may be rewriting it: the record is then missing, or as it was.
+    pub fn record_of(&self, segment: SegmentId) -> Option<Record> {
+        let index = segment.index() as usize;
+        if index >= SEGMENTS_PER_NODE_MAX || !self.has_record(segment) {
+            return None;
+        }
+        let mut bytes = [0; Record::BYTES];
+        self.memory.read(Self::record_at(index), &mut bytes).ok()?;
+        Record::decode(&bytes).ok().filter(|record| record.segment == segment)
+    }
+
     /// Removes a segment's record; its id stays used.
     pub fn remove(&self, segment: SegmentId) {
         let at = Self::record_at(segment.index() as usize);

@@ -1,21 +1,25 @@
-//! A minimal HTTP/1.1 server: one request a connection, with limits on sizes and times.
+//! A minimal HTTP/1.1 server: one request a connection, with limits on sizes and times. When there are too many connections
+//! the oldest one ends, so that slow clients keep no other out.
 
 use super::exposition::{NodeValues, exposition};
 use super::health::{health, readiness};
+use super::live::{EVENT_INTERVAL, EVENTS_MAX, FIRST_EVENT, Moment, PAGE, PAGE_POLICY, event};
 use super::process::{ProcessSample, WatchedFolders};
 use crate::start_error::StartError;
 use crate::status::{RaftStatus, StatusPage};
 use ddss_core::status::Status;
+use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
-/// Concurrent connections; more are closed at once.
+/// Concurrent connections; one more ends the oldest.
 const CONNECTIONS_MAX: usize = 32;
 /// Size limit of a request head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -62,7 +66,8 @@ impl Metrics {
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
             runtime.block_on(async {
-                let reader = Arc::new(CachedReader { sources, last: Mutex::new(None) });
+                let reader = CachedReader { sources, last: Mutex::new(None), is_loopback: bound.ip().is_loopback() };
+                let reader = Arc::new(reader);
                 tokio::select! {
                     () = serve(listener, reader) => {}
                     // An error means that the sender was dropped, which also stops the server.
@@ -96,28 +101,50 @@ impl Drop for Metrics {
 #[derive(Debug)]
 struct CachedReader {
     sources: MetricsSources,
-    last: Mutex<Option<(Instant, Arc<Read>)>>,
+    last: Mutex<Option<Arc<Read>>>,
+    /// True if only this machine reaches the server.
+    is_loopback: bool,
 }
 
 #[derive(Debug)]
 struct Read {
+    at: Instant,
     all: Vec<Status>,
     metrics: String,
+}
+
+impl Read {
+    fn moment(&self) -> Moment<'_> {
+        Moment { at: self.at, all: &self.all }
+    }
 }
 
 impl CachedReader {
     fn read(&self) -> Option<Arc<Read>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, read)) = last.as_ref().filter(|(when, _)| when.elapsed() < CACHE_MAX_AGE) {
+        if let Some(read) = last.as_ref().filter(|read| read.at.elapsed() < CACHE_MAX_AGE) {
             return Some(Arc::clone(read));
         }
         let MetricsSources { pages, raft, folders } = &self.sources;
         let all = pages.iter().map(|page| Status::decode(&page.copy())).collect::<Result<Vec<_>, _>>().ok()?;
         let node = NodeValues { process: ProcessSample::take(folders), raft: raft.as_ref().map(RaftStatus::read) };
         let metrics = exposition(&all, &node);
-        let read = Arc::new(Read { all, metrics });
-        *last = Some((Instant::now(), Arc::clone(&read)));
+        let read = Arc::new(Read { at: Instant::now(), all, metrics });
+        *last = Some(Arc::clone(&read));
         Some(read)
+    }
+
+    /// Returns an event of the live page. `shows_names` is false if the request may be of another machine, or of a page of one.
+    fn event(&self, older: &Read, newer: &Read, shows_names: bool) -> Option<String> {
+        let memory_folder = shows_names.then_some(&*self.sources.folders.memory);
+        event(&older.moment(), &newer.moment(), memory_folder).map(|event| event.to_string())
+    }
+
+    /// Returns the live page with what is now.
+    fn page(&self, read: &Read, shows_names: bool) -> String {
+        // Nothing in a name may end the element.
+        let first = self.event(read, read, shows_names).unwrap_or_default().replace('<', "\\u003c");
+        PAGE.replacen(FIRST_EVENT, &first, 1)
     }
 }
 
@@ -126,7 +153,7 @@ async fn serve(listener: TcpListener, reader: Arc<CachedReader>) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "cannot serve metrics"),
     };
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -136,18 +163,57 @@ async fn serve(listener: TcpListener, reader: Arc<CachedReader>) {
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+        connections.retain(|connection| !connection.is_finished());
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.pop_front().iter().for_each(AbortHandle::abort);
+        }
         let reader = Arc::clone(&reader);
-        tokio::spawn(async move {
-            // A slow client loses its connection and may ask again.
-            let _ = tokio::time::timeout(CONNECTION_MAX, serve_connection(stream, &reader)).await;
-            drop(permit);
+        let connection = tokio::spawn(async move {
+            // A slow client loses its connection and may ask again. So does a browser whose events have ended.
+            let _ = serve_connection(stream, &reader).await;
         });
+        connections.push_back(connection.abort_handle());
     }
 }
 
+/// Runs a step of a connection up to its deadline.
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(CONNECTION_MAX, step).await?
+}
+
 async fn serve_connection(mut stream: TcpStream, reader: &CachedReader) -> io::Result<()> {
-    let answer = match read_head(&mut stream).await? {
+    let head = in_time(read_head(&mut stream)).await?;
+    if let Head::Whole(head) = &head
+        && let Some("/events") = target(head).filter(|_| head.starts_with(b"GET "))
+    {
+        let shows_names = reader.is_loopback && is_for_this_machine(head);
+        return tokio::time::timeout(EVENTS_MAX, send_events(&mut stream, reader, shows_names)).await?;
+    }
+    in_time(serve_answer(stream, head, reader)).await
+}
+
+/// Sends an event a second until the browser is gone.
+async fn send_events(stream: &mut TcpStream, reader: &CachedReader, shows_names: bool) -> io::Result<()> {
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n";
+    in_time(stream.write_all(head.as_bytes())).await?;
+    let unreadable = || io::Error::other("the status page cannot be read");
+    let mut older = reader.read().ok_or_else(unreadable)?;
+    loop {
+        let newer = reader.read().ok_or_else(unreadable)?;
+        let event = reader.event(&older, &newer, shows_names).ok_or_else(unreadable)?;
+        in_time(stream.write_all(format!("data: {event}\n\n").as_bytes())).await?;
+        older = newer;
+        // A browser says nothing more: its end is an end of the stream.
+        match tokio::time::timeout(EVENT_INTERVAL, stream.read(&mut [0; 64])).await {
+            Ok(Ok(1..)) | Err(_) => {}
+            Ok(ended) => return ended.map(drop),
+        }
+    }
+}
+
+async fn serve_answer(mut stream: TcpStream, head: Head, reader: &CachedReader) -> io::Result<()> {
+    let answer = match head {
         Head::Whole(head) => answer(&head, reader),
         Head::TooLong => HttpAnswer::plain(431, "Request Header Fields Too Large", "the request is too long\n"),
         Head::Ended => return Ok(()),
@@ -197,7 +263,29 @@ async fn drain(stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the target of a request without its query.
+fn target(head: &[u8]) -> Option<&str> {
+    let line = std::str::from_utf8(head.split(|&byte| byte == b'\r').next()?).ok()?;
+    line.split(' ').nth(1)?.split('?').next()
+}
+
+/// Returns true if a browser asks this machine by an address or as `localhost`. A page of another site can make its own name
+/// mean this machine, and would read what is shown here.
+fn is_for_this_machine(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let mut hosts = text.split("\r\n").filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then_some(value.trim())
+    });
+    let is_local = |host: &str| {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+    };
+    hosts.next().is_none_or(is_local) && hosts.next().is_none()
+}
+
 enum Body {
+    Page(String),
     Text(String),
     Metrics(Arc<Read>),
 }
@@ -223,17 +311,21 @@ impl HttpAnswer {
 
     fn body(&self) -> &str {
         match &self.body {
-            Body::Text(text) => text,
+            Body::Page(text) | Body::Text(text) => text,
             Body::Metrics(read) => &read.metrics,
         }
     }
 
     fn head(&self) -> String {
         let Self { code, reason, kind, .. } = self;
-        let allow = if *code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let more = match (&self.body, code) {
+            (Body::Page(_), _) => format!("Content-Security-Policy: {PAGE_POLICY}\r\n"),
+            (_, 405) => "Allow: GET, HEAD\r\n".to_owned(),
+            _ => String::new(),
+        };
         let length = self.body().len();
         format!(
-            "HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{more}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
         )
     }
 }
@@ -259,7 +351,16 @@ fn answer(head: &[u8], reader: &CachedReader) -> HttpAnswer {
     let known = matches!(path, "/" | "/metrics" | "/health" | "/ready");
     let read = if known { reader.read() } else { None };
     let mut answer = match (path, read) {
-        ("/", _) => HttpAnswer::plain(200, "OK", "ddssd: /metrics /health /ready\n"),
+        ("/", Some(read)) => {
+            let page = reader.page(&read, reader.is_loopback && is_for_this_machine(head));
+            HttpAnswer {
+                code: 200,
+                reason: "OK",
+                kind: "text/html; charset=utf-8",
+                body: Body::Page(page),
+                has_body: true,
+            }
+        }
         ("/metrics", Some(read)) => HttpAnswer {
             code: 200,
             reason: "OK",
@@ -276,7 +377,7 @@ fn answer(head: &[u8], reader: &CachedReader) -> HttpAnswer {
             HttpAnswer::verdict(verdict.is_good, verdict.text)
         }
         (_, None) if known => HttpAnswer::plain(500, "Internal Server Error", "the status page cannot be read\n"),
-        _ => HttpAnswer::plain(404, "Not Found", "not found: use /metrics, /health or /ready\n"),
+        _ => HttpAnswer::plain(404, "Not Found", "not found: use /, /metrics, /health or /ready\n"),
     };
     answer.has_body = method == "GET";
     answer
