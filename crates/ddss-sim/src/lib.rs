@@ -40,4 +40,4 @@ pub use oracle::{
 };
 pub use random::Random;
 pub use regression_seeds::KNOWN_SEEDS;
-pub use river::{RiverReport, RiverScenario, run_river};
+pub use river::{FigurePoint, RiverReport, RiverScenario, river_figures, run_river};

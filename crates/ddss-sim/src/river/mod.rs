@@ -5,7 +5,6 @@
 //! workers that claim units of a table and renew their claims.
 
 mod agenda;
-#[cfg(test)]
 mod figures;
 mod files;
 mod queue;
@@ -13,5 +12,6 @@ mod run;
 mod scenario;
 mod units;
 
+pub use figures::{FigurePoint, river_figures};
 pub use run::run_river;
 pub use scenario::{RiverReport, RiverScenario};

@@ -9,8 +9,6 @@ mod plan;
 mod run;
 mod world;
 
-pub(crate) use plan::random_plan;
-#[cfg(test)]
-pub(crate) use plan::{CopyPlan, DiskPlan, FilesPlan};
+pub(crate) use plan::{CopyPlan, DiskPlan, FilesPlan, random_plan};
 pub(crate) use run::run_files;
 pub(crate) use world::FileCounts;

@@ -16,8 +16,6 @@ mod process;
 mod run;
 mod world;
 
-pub(crate) use plan::random_plan;
-#[cfg(test)]
-pub(crate) use plan::{QueuePlan, Sink, Source};
+pub(crate) use plan::{QueuePlan, Sink, Source, random_plan};
 pub(crate) use run::run_queue;
 pub(crate) use world::QueueCounts;
