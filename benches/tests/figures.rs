@@ -33,7 +33,9 @@ fn committed_figures_are_drawn_from_the_committed_data() {
     let report = Command::new(env!("CARGO_BIN_EXE_report")).args(["--redraw", data, "--out", folder]).output().unwrap();
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stdout));
     let names: Vec<String> = pictures().into_iter().map(|(name, _)| format!("figures/{name}")).collect();
-    for name in names.iter().map(String::as_str).chain(["figures.md", "stream-figures.md", "figures.json"]) {
+    for name in
+        names.iter().map(String::as_str).chain(["figures.md", "stream-figures.md", "river-figures.md", "figures.json"])
+    {
         let [committed, drawn] =
             [notes().join(name), out.path().join(name)].map(|path| fs::read_to_string(path).unwrap());
         assert!(committed == drawn, "docs/notes/{name}: run scripts/figures --redraw");

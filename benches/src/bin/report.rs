@@ -15,15 +15,15 @@ const USAGE: &str = "\
 usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR] [--readme FILE]..
        report --redraw FILE --out DIR [--with FILE]..
 
-Runs the benches, one after the other, and writes into DIR: the pages figures.md and stream-figures.md with a picture
-figures/NAME.svg for each figure, their data (figures.json), the rows of each bench (NAME.csv), all of them (results.csv,
+Runs the benches, one after the other, and writes into DIR: the pages figures.md, stream-figures.md and river-figures.md with a
+picture figures/NAME.svg for each figure, their data (figures.json), the rows of each bench (NAME.csv), all of them (results.csv,
 results.json), and what each bench said (NAME.log).
 
   --quick       fewer and shorter rounds: under a minute instead of under ten
   --from DIR    runs nothing and draws the rows that are in DIR
   --with FILE   copies another file of rows into DIR first: what `scripts/vm bench` or the applications wrote
   --only BENCH  runs only this bench; the rows of the others are those that DIR already has
-  --docs DIR    writes both pages, figures.json and figures/NAME.svg there as well
+  --docs DIR    writes the pages, figures.json and figures/NAME.svg there as well
   --readme FILE fills the marked places of this page; also from chaos.json and demo.txt if they are beside the rows
   --redraw FILE runs nothing and draws the figures of this figures.json; those of which the rows of --with show something
                 are replaced";

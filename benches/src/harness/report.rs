@@ -68,9 +68,24 @@ impl Row {
         }
     }
 
+    /// Creates the row of a rate that is a part of the peak. No operation was timed.
+    pub fn fraction(label: String, fraction: f64, notes: Vec<String>) -> Row {
+        Row {
+            label,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            operations_per_s: fraction,
+            p999_us: 0.0,
+            ratio: None,
+            rate_ratio: None,
+            more: ExtraColumns::default(),
+            notes,
+        }
+    }
+
     /// Formats the row: the contract's columns, then the optional ones. A value that was not measured is empty.
     pub fn csv(&self) -> String {
-        let contract = format!("{},{:.4},{:.4},{:.0}", self.label, self.p50_us, self.p99_us, self.operations_per_s);
+        let contract = format!("{},{:.4},{:.4},{}", self.label, self.p50_us, self.p99_us, self.rate());
         let ratios = [Some(self.p999_us), self.ratio, self.rate_ratio];
         let numbers = ratios.into_iter().chain(self.more.values());
         let numbers = numbers.map(|number| {
@@ -81,14 +96,20 @@ impl Row {
         [contract].into_iter().chain(numbers).chain([notes]).collect::<Vec<_>>().join(",")
     }
 
+    /// Formats the rate: a fraction of a peak has digits behind its point.
+    fn rate(&self) -> String {
+        let digits = if self.operations_per_s <= 1.0 { 4 } else { 0 };
+        format!("{:.digits$}", self.operations_per_s)
+    }
+
     fn for_people(&self) -> String {
         let times = |ratio: Option<f64>| ratio.map_or_else(|| "limit".to_owned(), |ratio| format!("{ratio:.2} x"));
         let line = format!(
-            "{:<44} {:>11.3} {:>11.3} {:>12.0} {:>9} {:>9} {line:>8}  {}",
+            "{:<44} {:>11.3} {:>11.3} {:>12} {:>9} {:>9} {line:>8}  {}",
             self.label.replace(',', " "),
             self.p50_us,
             self.p99_us,
-            self.operations_per_s,
+            self.rate(),
             times(self.ratio),
             times(self.rate_ratio),
             self.notes.join("; "),

@@ -4,7 +4,8 @@ use super::drawn::Drawn;
 use super::picture::{Paper, Picture};
 
 /// Papers with the pages of their figures.
-pub const PAGES: [(Paper, &str); 2] = [(Paper::Ddss, "figures.md"), (Paper::Sdp, "stream-figures.md")];
+pub const PAGES: [(Paper, &str); 3] =
+    [(Paper::Ddss, "figures.md"), (Paper::Sdp, "stream-figures.md"), (Paper::River, "river-figures.md")];
 
 /// Head of a page, and the sentences that explain its words.
 fn head(paper: Paper) -> [&'static str; 2] {
@@ -19,6 +20,11 @@ fn head(paper: Paper) -> [&'static str; 2] {
             "# Figures of streams\n\nThe figures of the paper about the Sockets Direct Protocol over iWARP, measured again.",
             "Basic: the plan of the specification, with private buffers and credits. Enhanced: the paper's plan, with one \
              buffer, appended messages, and TCP's flow control. Both ends share one machine: compare ratios.",
+        ],
+        Paper::River => [
+            "# Figures of River\n\nThe figures of the paper about data flow around slow nodes, measured again.",
+            "The peak is the rate of all disks. A slow processor has a quarter of its time, a slow disk half of its rate. Curves without \
+             dashes are computed in virtual time by the engines of `ddss-river-core`, with disks of 5.45 MB/s.",
         ],
     }
 }

@@ -181,6 +181,8 @@ pub enum Paper {
     Ddss,
     /// Streams by the Sockets Direct Protocol over iWARP.
     Sdp,
+    /// Data flow around slow nodes.
+    River,
 }
 
 impl Paper {

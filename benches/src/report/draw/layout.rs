@@ -22,6 +22,7 @@ impl Paper {
         match self {
             Paper::Ddss => "the paper (2007; nodes of 8 cores, InfiniBand)",
             Paper::Sdp => "the paper (2008; 10-Gigabit Ethernet, TCP in the adapter)",
+            Paper::River => "the paper (1999; UltraSPARC I, Myrinet)",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! List of all figures, in their order.
 
-use super::{applications, cost, ipc, monitoring, nodes, open_loop, scaling, sizes, steps, streams};
+use super::{applications, cost, ipc, monitoring, nodes, open_loop, river, scaling, sizes, steps, streams};
 use crate::report::picture::Picture;
 use crate::report::rows::Rows;
 
@@ -13,5 +13,6 @@ pub fn figures(rows: &Rows) -> Vec<Picture> {
     all.extend(applications::applications(rows));
     all.push(monitoring::seven(rows));
     all.extend(streams::streams(rows));
+    all.extend(river::river(rows));
     all
 }

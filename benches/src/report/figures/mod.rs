@@ -10,6 +10,7 @@ mod ipc;
 mod monitoring;
 mod nodes;
 mod open_loop;
+mod river;
 mod scaling;
 mod sizes;
 mod steps;
