@@ -3,7 +3,7 @@
 use super::trace::{TraceContent, TracedRegion};
 use crate::error::SpaceError;
 use ddss_dsm_core::{Accesses, Rank, common_ranges, concurrent};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -41,28 +41,37 @@ impl fmt::Display for Race {
     }
 }
 
-/// Races of a run.
+/// Races of a run in one of its spaces.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Races {
+    /// Name of the space.
+    pub space: String,
     /// Each race with the number of barriers before it when it came first, and how often it came.
     pub found: Vec<(Race, u64, u64)>,
-    /// Ranks whose accesses were compared.
-    pub ranks: usize,
-    /// Ranks that ended without leaving the space: races of their last calls are not found.
+    /// Ranks whose trace is missing, or that ended without leaving the space: some of their races are not found.
     pub incomplete: Vec<u16>,
 }
 
 impl Races {
-    /// Finds the races in the traces that the ranks of a run have written into a folder.
+    /// Finds the races in the traces that the ranks of a run have written into a folder, for each space that they joined.
     ///
     /// # Errors
     /// A trace cannot be read.
-    pub fn find(folder: &Path) -> Result<Self, SpaceError> {
-        Ok(Self::of(&TraceContent::read_all(folder).map_err(SpaceError::System)?))
+    pub fn find(folder: &Path) -> Result<Vec<Self>, SpaceError> {
+        let mut joined: BTreeMap<(String, u16), usize> = BTreeMap::new();
+        // All ranks join one space again, or none: the n-th trace of each is of its n-th life.
+        let mut lives: BTreeMap<(String, usize), Vec<(u16, TraceContent)>> = BTreeMap::new();
+        for (rank, trace) in TraceContent::read_all(folder).map_err(SpaceError::System)? {
+            let life = joined.entry((trace.space.clone(), rank)).or_default();
+            lives.entry((trace.space.clone(), *life)).or_default().push((rank, trace));
+            *life += 1;
+        }
+        Ok(lives.into_iter().map(|((space, _), traces)| Self::of(space, &traces)).collect())
     }
 
-    fn of(traces: &[(u16, TraceContent)]) -> Self {
+    /// Compares the traces of the ranks of one space.
+    fn of(space: String, traces: &[(u16, TraceContent)]) -> Self {
         let mut found = BTreeMap::new();
         for (index, (rank, trace)) in traces.iter().enumerate() {
             for (other_rank, other) in &traces[index + 1..] {
@@ -72,8 +81,16 @@ impl Races {
         }
         let mut found: Vec<_> = found.into_iter().map(|(race, (barriers, count))| (race, barriers, count)).collect();
         found.sort_by_key(|(_, barriers, _)| *barriers);
-        let incomplete = traces.iter().filter(|(_, trace)| !trace.is_complete).map(|(rank, _)| *rank).collect();
-        Self { found, ranks: traces.len(), incomplete }
+        let ranks = traces.iter().map(|(_, trace)| trace.ranks).max().unwrap_or_default();
+        let mut incomplete: BTreeSet<u16> = (0..ranks).collect();
+        for (rank, trace) in traces {
+            if trace.is_complete {
+                incomplete.remove(rank)
+            } else {
+                incomplete.insert(*rank)
+            };
+        }
+        Self { space, found, incomplete: incomplete.into_iter().collect() }
     }
 }
 
@@ -142,8 +159,14 @@ mod tests {
 
     fn races(first: Vec<Accesses>, second: Vec<Accesses>) -> Vec<String> {
         let region = TracedRegion { offset: 4096, elements: 100, bytes: 8, name: "cells".to_owned() };
-        let trace = |intervals| TraceContent { regions: vec![region.clone()], intervals, is_complete: true };
-        let found = Races::of(&[(0, trace(first)), (1, trace(second))]).found;
+        let trace = |intervals| TraceContent {
+            space: "heat".to_owned(),
+            ranks: 2,
+            regions: vec![region.clone()],
+            intervals,
+            is_complete: true,
+        };
+        let found = Races::of("heat".to_owned(), &[(0, trace(first)), (1, trace(second))]).found;
         found.iter().map(|(race, _, count)| format!("{race} x{count}")).collect()
     }
 
@@ -160,6 +183,16 @@ mod tests {
         let outside = |from: u64| interval(1, &[], None, Some(from..from + 1));
         assert_eq!(races(vec![outside(7)], vec![outside(7)]), ["ranks 0 and 1 write bytes 7 to 8 of the space x1"]);
         assert_eq!(races(vec![outside(7)], vec![outside(8)]), [""; 0], "neighbours");
+    }
+
+    #[test]
+    fn missing_and_unfinished_traces_are_named() {
+        // If this broke, a check would pass with accesses that it has not compared.
+        let trace = |ranks, is_complete| TraceContent { ranks, is_complete, ..TraceContent::default() };
+        let incomplete = |traces: &[(u16, TraceContent)]| Races::of(String::new(), traces).incomplete;
+        assert_eq!(incomplete(&[(0, trace(2, true)), (1, trace(2, true))]), [0; 0]);
+        assert_eq!(incomplete(&[(0, trace(3, true)), (1, trace(3, false))]), [1, 2]);
+        assert_eq!(incomplete(&[(3, trace(0, false))]), [3], "its first line is torn");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Trace of a rank: a file with a line for each region and each interval.
+//! Trace of a rank in one space: a file with a line for each region and each interval.
 //!
 //! ```text
+//! space RANKS NAME
 //! region OFFSET ELEMENTS BYTES NAME
 //! interval NUMBER BARRIERS TIME,TIME,... READS WRITES
 //! end
@@ -16,8 +17,10 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Ends of the names of traces.
+/// Ends of the names of traces, behind `RANK.NUMBER`.
 const SUFFIX: &str = ".trace";
+/// Spaces that a rank of one run joins at most while races are looked for.
+const TRACES_MAX: u32 = 1024;
 
 /// A region, as a trace names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,8 +37,19 @@ pub(crate) struct TracedRegion {
 pub(crate) struct Trace(File);
 
 impl Trace {
-    pub(crate) fn create(folder: &Path, rank: u16) -> io::Result<Self> {
-        File::create(folder.join(format!("{rank}{SUFFIX}"))).map(Self)
+    /// Creates the next trace of a rank, which may join several spaces, and one space again.
+    pub(crate) fn create(folder: &Path, rank: u16, (space, ranks): (&str, u16)) -> io::Result<Self> {
+        for number in 0..TRACES_MAX {
+            match File::create_new(folder.join(format!("{rank}.{number}{SUFFIX}"))) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                created => {
+                    let trace = Self(created?);
+                    trace.write_line(format!("space {ranks} {}", space.escape_default()))?;
+                    return Ok(trace);
+                }
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     pub(crate) fn write_region(&self, region: &TracedRegion) -> io::Result<()> {
@@ -73,6 +87,9 @@ fn join(ranges: &[Range<u64>]) -> String {
 /// Content of a trace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TraceContent {
+    /// Name and ranks of the space; empty and 0 in a trace whose first line is torn.
+    pub(crate) space: String,
+    pub(crate) ranks: u16,
     pub(crate) regions: Vec<TracedRegion>,
     pub(crate) intervals: Vec<Accesses>,
     /// True if the rank has left the space.
@@ -80,18 +97,20 @@ pub(crate) struct TraceContent {
 }
 
 impl TraceContent {
-    /// Reads the traces of all ranks in a folder, with their numbers.
+    /// Reads the traces of all ranks in a folder, with the numbers of the ranks. Those of one rank come in their order.
     pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<(u16, Self)>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path: PathBuf = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Some(rank) = name.strip_suffix(SUFFIX).and_then(|rank| rank.parse().ok()) {
-                found.push((rank, Self::parse(&std::fs::read_to_string(&path)?)));
+            let numbers = name.strip_suffix(SUFFIX).and_then(|numbers| numbers.split_once('.'));
+            let Some((rank, number)) = numbers else { continue };
+            if let (Ok(rank), Ok(number)) = (rank.parse::<u16>(), number.parse::<u32>()) {
+                found.push(((rank, number), Self::parse(&std::fs::read_to_string(&path)?)));
             }
         }
-        found.sort_unstable_by_key(|(rank, _)| *rank);
-        Ok(found)
+        found.sort_unstable_by_key(|(numbers, _)| *numbers);
+        Ok(found.into_iter().map(|((rank, _), trace)| (rank, trace)).collect())
     }
 
     /// Parses the lines up to the first that is incomplete.
@@ -100,6 +119,9 @@ impl TraceContent {
         for line in text.split_inclusive('\n').map_while(|line| line.strip_suffix('\n')) {
             content.is_complete = line == "end";
             let known = match line.split_once(' ') {
+                Some(("space", rest)) => parse_space(rest).map(|(ranks, name)| {
+                    (content.ranks, content.space) = (ranks, name);
+                }),
                 Some(("region", rest)) => parse_region(rest).map(|region| content.regions.push(region)),
                 Some(("interval", rest)) => parse_accesses(rest).map(|accesses| content.intervals.push(accesses)),
                 _ => None,
@@ -110,6 +132,11 @@ impl TraceContent {
         }
         content
     }
+}
+
+fn parse_space(text: &str) -> Option<(u16, String)> {
+    let (ranks, name) = text.split_once(' ')?;
+    Some((ranks.parse().ok()?, name.to_owned()))
 }
 
 fn parse_region(text: &str) -> Option<TracedRegion> {
@@ -147,13 +174,16 @@ mod tests {
     #[test]
     fn trace_is_read_as_it_was_written_and_a_torn_line_is_left_out() {
         // If this broke, a race would be reported for other elements, or the trace of a killed rank would be of no use.
-        let text = "region 8192 512 8 two words\ninterval 7 3 0,6,0,0,0,0,0,0,0,0,0,0,0,0,0,9 0-8,64-72 -\nend\n";
+        let text = "space 2 heat/a b\nregion 8192 512 8 two words\ninterval 7 3 0,6,0,0,0,0,0,0,0,0,0,0,0,0,0,9 0-8,64-72 -\nend\n";
         let content = TraceContent::parse(text);
         let [accesses] = &content.intervals[..] else { panic!("{content:?}") };
         assert_eq!((accesses.interval, accesses.barriers, accesses.time.intervals()[15]), (7, 3, 9));
         assert_eq!(accesses.reads, [0..8, 64..72]);
         assert!(accesses.writes.is_empty() && content.is_complete);
-        assert_eq!(content.regions[0].name, "two words");
+        assert_eq!(
+            (content.regions[0].name.as_str(), content.ranks, content.space.as_str()),
+            ("two words", 2, "heat/a b")
+        );
         let fields = format!("{} {} {}", accesses.interval, accesses.barriers, join(&accesses.reads));
         assert_eq!((fields.as_str(), join(&[]).as_str()), ("7 3 0-8,64-72", "-"));
         for end in 0..text.len() {

@@ -81,7 +81,8 @@ impl Space {
         let wake = Arc::new(Wake::new().map_err(SpaceError::System)?);
         let (commands, receiver) = channel();
         let engine = options.config(rank, message_bytes);
-        let trace = options.trace.as_deref().map(|folder| Trace::create(folder, rank.index() as u16));
+        let trace =
+            options.trace.as_deref().map(|folder| Trace::create(folder, rank.index() as u16, (name, options.ranks)));
         let trace = trace.transpose().map_err(SpaceError::Trace)?.map(Arc::new);
         let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
         let frames = memory.frames();

@@ -60,6 +60,27 @@ fn is_rank() -> bool {
                 if task == "no lock" { count(&space) } else { count(&space.lock(lock).unwrap()) }
             }
         }
+        "two spaces" => {
+            let name = format!("{}-b", launch.space);
+            let second = Space::join(&client, &name, launch.options(4096).timeout(PATIENCE)).unwrap();
+            cells.put(&space, 100, rank as u64 + 1).unwrap();
+            second.leave().unwrap();
+        }
+        "race, then death" if space.restored().is_none() => {
+            cells.put(&space, 100, rank as u64 + 1).unwrap();
+            space.checkpoint(1).unwrap();
+            if rank == 1 {
+                std::process::abort();
+            }
+            space.barrier().unwrap_err();
+            std::process::exit(1);
+        }
+        "race, then death" => {}
+        "no leave" => {
+            // The other rank may have ended before it gets the last message.
+            drop(space.barrier());
+            std::process::exit(0);
+        }
         "semaphore" | "late post" if rank == 0 => {
             if task == "late post" {
                 space.post(0).unwrap();
@@ -106,6 +127,37 @@ fn planted_races_are_found_with_their_elements() {
             assert!(err.contains("order these accesses by a barrier or a lock"), "{task}: {err}");
         }
     }
+}
+
+// If this failed, a race would pass because its rank joined another space, or because the run was repeated behind it.
+#[test]
+fn race_counts_beside_another_space_and_before_a_restart() {
+    if is_rank() {
+        return;
+    }
+    let daemon = Daemon::start(1).unwrap();
+    let test = "race_counts_beside_another_space_and_before_a_restart";
+    for (task, restarts) in [("two spaces", "0"), ("race, then death", "1")] {
+        let options = ["-n", "2", "--check", "--restart", restarts];
+        let (code, out, err) = said(&mut ranks_of("dsm::check", &daemon, &options, test, task));
+        assert_eq!(code, Some(1), "{task}: {out}{err}");
+        assert!(out.contains("race: ranks 0 and 1 write cells[100..101] behind barrier 1"), "{task}: {out}{err}");
+        assert!(err.contains("1 races: order these accesses"), "{task}: {err}");
+    }
+}
+
+// If this failed, a program whose last accesses were not compared would count as one without races.
+#[test]
+fn check_of_ranks_that_did_not_leave_is_not_passed() {
+    if is_rank() {
+        return;
+    }
+    let daemon = Daemon::start(1).unwrap();
+    let test = "check_of_ranks_that_did_not_leave_is_not_passed";
+    let (code, out, err) = said(&mut ranks_of("dsm::check", &daemon, &["-n", "2", "--check"], test, "no leave"));
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(err.contains("rank 1 did not leave the space"), "{err}");
+    assert!(err.contains("the check is not complete"), "{err}");
 }
 
 // If this failed, a program without races would be called wrong, and no one would look at the next report.

@@ -21,27 +21,37 @@ impl Traces {
         &self.0
     }
 
-    /// Prints the races that the ranks have left in their traces. Fails if there is one.
-    pub(super) fn report(&self) -> Result<(), CommandError> {
-        let races = Races::find(&self.0)?;
-        if races.ranks == 0 {
+    /// Prints the races that the ranks have left in their traces. Fails if there is one, and if ranks that `have_ended` well
+    /// have accesses that were not compared.
+    pub(super) fn report(&self, have_ended: bool) -> Result<(), CommandError> {
+        let spaces = Races::find(&self.0)?;
+        if spaces.is_empty() && have_ended {
             let why = "no rank has left a trace: the program joins with the options of `ddss_dsm::Launch`";
             return Err(CommandError::Refused(why.to_owned()));
         }
-        for (race, barriers, count) in races.found.iter().take(SHOWN_MAX) {
-            let times = if *count > 1 { format!(", {count} times") } else { String::new() };
-            println!("race: {race} behind barrier {barriers}{times}");
+        let mut found = 0;
+        for races in &spaces {
+            let space = if spaces.len() > 1 { format!(" in {}", races.space) } else { String::new() };
+            for (race, barriers, count) in races.found.iter().take(SHOWN_MAX) {
+                let times = if *count > 1 { format!(", {count} times") } else { String::new() };
+                println!("race: {race} behind barrier {barriers}{times}{space}");
+            }
+            if races.found.len() > SHOWN_MAX {
+                println!("and {} more{space}", races.found.len() - SHOWN_MAX);
+            }
+            for rank in &races.incomplete {
+                eprintln!("ddss: rank {rank} did not leave the space{space}: races behind its last call are not found");
+            }
+            found += races.found.len();
         }
-        if races.found.len() > SHOWN_MAX {
-            println!("and {} more", races.found.len() - SHOWN_MAX);
+        if found > 0 {
+            return Err(CommandError::Refused(format!("{found} races: order these accesses by a barrier or a lock")));
         }
-        for rank in &races.incomplete {
-            eprintln!("ddss: rank {rank} did not leave the space: races behind its last call are not found");
+        if have_ended && spaces.iter().any(|races| !races.incomplete.is_empty()) {
+            let why = "the check is not complete: each rank has to leave its spaces before it ends";
+            return Err(CommandError::Refused(why.to_owned()));
         }
-        match races.found.len() {
-            0 => Ok(()),
-            found => Err(CommandError::Refused(format!("{found} races: order these accesses by a barrier or a lock"))),
-        }
+        Ok(())
     }
 }
 
