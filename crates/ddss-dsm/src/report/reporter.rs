@@ -13,8 +13,9 @@ pub(crate) struct Reporter {
     due: Duration,
     /// Time of the handler.
     handler: Duration,
-    fetched: Vec<HotPage>,
-    shared: Vec<HotPage>,
+    /// Lists that were published last. `None` before the first report: the rows may be those of a rank that is gone.
+    fetched: Option<Vec<HotPage>>,
+    shared: Option<Vec<HotPage>>,
 }
 
 impl Reporter {
@@ -23,7 +24,7 @@ impl Reporter {
 
     pub(crate) fn new(state: GroupState, rank: u16) -> Self {
         let (due, handler) = (Duration::ZERO, Duration::ZERO);
-        Self { state, rank, due, handler, fetched: Vec::new(), shared: Vec::new() }
+        Self { state, rank, due, handler, fetched: None, shared: None }
     }
 
     /// Counts the time of the handler since it began with a message.
@@ -44,10 +45,10 @@ impl Reporter {
         self.due = now + Self::EVERY;
         self.state.publish(RankLoad(self.statistics(engine)).encode());
         let Self { state, rank, fetched, shared, .. } = self;
-        let publish = |list: PageList, known: &mut Vec<HotPage>, pages: Vec<HotPage>| {
-            if *known != pages {
+        let publish = |list: PageList, known: &mut Option<Vec<HotPage>>, pages: Vec<HotPage>| {
+            if known.as_ref() != Some(&pages) {
                 state.publish_row(list.row_of(*rank), encode_pages(&pages));
-                *known = pages;
+                *known = Some(pages);
             }
         };
         publish(FETCHED, fetched, engine.fetched_most());

@@ -20,12 +20,13 @@ const EACH: usize = 512;
 
 /// Plays a rank, if this process is one: both write the second page of a region, and rank 0 its third.
 fn is_rank() -> bool {
-    if std::env::var(TASK).is_err() {
-        return false;
-    }
+    let Ok(task) = std::env::var(TASK) else { return false };
     let launch = Launch::from_environment().unwrap();
     let client = Client::connect().unwrap();
     let mut space = Space::join(&client, &launch.space, launch.options(64 << 10).timeout(PATIENCE)).unwrap();
+    if task == "idle" {
+        space.wait(0).unwrap();
+    }
     space.region::<u8>("first", 1, Homes::FirstTouch).unwrap();
     let cells = space.region::<u64>("cells", 2 * EACH, Homes::FirstTouch).unwrap();
     for round in 1..=ROUNDS {
@@ -111,6 +112,21 @@ fn top_shows_counts_of_ranks_and_names_the_pages_that_they_share() {
     assert!(out.starts_with("heat: 2 of 2 ranks live\n"), "{out}");
     let line = out.lines().rfind(|line| line.contains("cells")).unwrap();
     assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["5", "0", "1", "1", "cells", "0..512"], "{out}");
+    // The next ranks of this name have no pages of those that were killed.
+    run.0.kill().unwrap();
+    run.0.wait().unwrap();
+    run = Run(ranks_of("dsm::top", &daemon, &["-n", "2", "--space", "heat"], test, "idle").spawn().unwrap());
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let shown = read(&["dsm", "top", "heat", "--pages", "--json"]);
+        let ranks = shown[0]["living"].as_array().unwrap();
+        let are_new = ranks.len() == 2 && ranks.iter().all(|rank| rank["locks"] == 0);
+        if are_new && shown[0]["shared"] == json!([]) && shown[0]["fetched"] == json!([]) {
+            break;
+        }
+        assert!(Instant::now() < end, "{shown}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     kill_process(Pid::from_child(&run.0), Signal::INT).unwrap();
     run.0.wait().unwrap();
     let (code, _, err) = said(&mut ddss(&daemon, &["dsm", "top", "heat"]));
