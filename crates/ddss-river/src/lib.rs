@@ -50,7 +50,7 @@ mod units;
 pub use ddss_river_core::Guarantee;
 pub use error::QueueError;
 pub use files::{CollectionInfo, CollectionReader, Damage, FileServer, Files, FilesOptions};
-pub use queue::{Consumer, Message, Producer, Queue, QueueInfo, QueueMember, QueueOptions, QueueStatus};
+pub use queue::{Consumer, MemberWork, Message, Producer, Queue, QueueInfo, QueueMember, QueueOptions, QueueStatus};
 pub use units::{Unit, UnitInfo, UnitOptions, UnitQueue, UnitStatus};
 
 /// Calls that are futures, for any executor: [`Producer::aio`] and [`Consumer::aio`].

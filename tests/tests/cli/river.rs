@@ -225,6 +225,12 @@ fn top_shows_which_members_work_wait_for_room_and_wait_for_messages() {
         });
         let shown = done(&daemon, &["river", "top", "full"]);
         assert!(shown.contains("100 %") && !shown.contains("empty"), "{shown}");
+        // A foreign table in the place of a flow ends no view of queues.
+        let foreign = client.table::<[u8]>("river/full/flow").allocate(ddss::Spec::new(4).row_len(64)).unwrap();
+        foreign.row(0).put(b"something else").unwrap();
+        let _below = open("full/edge");
+        let shown = done(&daemon, &["river", "top", "full"]);
+        assert!(shown.contains("full/edge") && shown.contains("100 %"), "{shown}");
         message.acknowledge();
         put.join().unwrap().unwrap();
         empty.close().unwrap();

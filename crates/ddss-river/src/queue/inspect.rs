@@ -71,6 +71,14 @@ pub struct QueueMember {
     pub put_rate: f64,
     /// Messages that it takes a second.
     pub take_rate: f64,
+    /// Its work. `None` if it has not published that yet, or is of an earlier release.
+    pub work: Option<MemberWork>,
+}
+
+/// Work of a member of a queue.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct MemberWork {
     /// Messages that it keeps at most.
     pub send_slots: u32,
     /// Messages in work, on average.
@@ -104,10 +112,12 @@ pub(super) fn inspect_queue(client: &Client, table: &str) -> Result<Option<Queue
             taken: load.taken,
             put_rate: f64::from(load.put_rate_milli) / 1e3,
             take_rate: f64::from(load.take_rate_milli) / 1e3,
-            send_slots: load.send_slots,
-            busy: f64::from(load.busy_milli) / 1e3,
-            blocked: f64::from(load.blocked_milli) / 1e3,
-            idle: f64::from(load.idle_milli) / 1e3,
+            work: (load.send_slots > 0).then(|| MemberWork {
+                send_slots: load.send_slots,
+                busy: f64::from(load.busy_milli) / 1e3,
+                blocked: f64::from(load.blocked_milli) / 1e3,
+                idle: f64::from(load.idle_milli) / 1e3,
+            }),
         }
     });
     let message_bytes_max = options.config.message_bytes_max;

@@ -11,7 +11,7 @@ mod session;
 
 pub(crate) use block_on::block_on;
 pub use consumer::{AsyncConsumer, Consumer};
-pub use inspect::{QueueInfo, QueueMember, QueueStatus};
+pub use inspect::{MemberWork, QueueInfo, QueueMember, QueueStatus};
 pub use message::Message;
 pub use options::QueueOptions;
 pub use producer::{AsyncProducer, Producer};

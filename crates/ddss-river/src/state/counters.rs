@@ -5,8 +5,9 @@ use ddss_group::{NOTE_BYTES, Note};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// First bytes of the note, with the release of their format.
-const FORMAT: [u8; 4] = *b"QLD2";
+/// First bytes of the note, with the release of their format. New words stand behind the old ones: commands and programs of two
+/// releases read each other.
+const FORMAT: [u8; 4] = *b"QLD1";
 
 /// Counts since this process joined.
 #[derive(Default, Debug)]
@@ -85,6 +86,7 @@ pub(crate) struct MemberLoad {
     pub(crate) busy_milli: u32,
     pub(crate) blocked_milli: u32,
     pub(crate) idle_milli: u32,
+    /// At least 1; 0 of a release that publishes none of the last four.
     pub(crate) send_slots: u32,
 }
 
@@ -140,5 +142,25 @@ mod tests {
         assert_eq!((load.put_rate_milli, load.take_rate_milli, load.put_bytes), (10_000, 500, 300));
         assert_eq!(MemberLoad::decode(&load.encode()), load);
         assert_eq!(MemberLoad::decode(&[7; NOTE_BYTES]), MemberLoad::default());
+    }
+
+    #[test]
+    fn load_of_the_release_before_is_read() {
+        // If this broke, working queues would look idle while a cluster is upgraded.
+        let mut note = [0; NOTE_BYTES];
+        note[..4].copy_from_slice(b"QLD1");
+        (note[4], note[8], note[16], note[24], note[32], note[40]) = (1, 2, 3, 4, 5, 6);
+        let load = MemberLoad {
+            held: 1,
+            put_rate_milli: 2,
+            put: 3,
+            put_bytes: 4,
+            taken: 5,
+            finished: 6,
+            ..MemberLoad::default()
+        };
+        assert_eq!(MemberLoad::decode(&note), load);
+        // And the other way: that release compares the first four bytes.
+        assert_eq!(load.encode()[..4], note[..4]);
     }
 }

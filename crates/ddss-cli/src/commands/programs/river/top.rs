@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::output::table::Table;
 use ddss::Client;
 use ddss_river::flow::FlowInfo;
-use ddss_river::{QueueInfo, QueueMember};
+use ddss_river::{MemberWork, QueueInfo, QueueMember};
 use serde_json::{Value, json};
 
 /// A queue with living members.
@@ -27,7 +27,7 @@ pub(super) fn show(options: &RiverTopOptions, json: bool) -> Result<(), CommandE
     let mut found = Vec::new();
     for (name, queue) in queues(&client)?.into_iter().filter(|(name, _)| is_asked(name)) {
         if !queue.members.is_empty() {
-            let edge = edge_of(&client, &name)?;
+            let edge = edge_of(&client, &name);
             found.push(Found { name, edge, queue });
         }
     }
@@ -52,11 +52,11 @@ pub(super) fn show(options: &RiverTopOptions, json: bool) -> Result<(), CommandE
                 member.process.to_string(),
                 format!("{:.1}", member.put_rate),
                 member.held.to_string(),
-                format!("{:.0} %", 100.0 * fill(member)),
+                work(member, |work| format!("{:.0} %", 100.0 * f64::from(member.held) / f64::from(work.send_slots))),
                 format!("{:.1}", member.take_rate),
-                format!("{:.2}", member.busy),
-                format!("{:.2}", member.blocked),
-                format!("{:.2}", member.idle),
+                work(member, |work| format!("{:.2}", work.busy)),
+                work(member, |work| format!("{:.2}", work.blocked)),
+                work(member, |work| format!("{:.2}", work.idle)),
                 if slowest == Some(member.number) { "slowest".to_owned() } else { String::new() },
             ]);
         }
@@ -65,31 +65,28 @@ pub(super) fn show(options: &RiverTopOptions, json: bool) -> Result<(), CommandE
     Ok(())
 }
 
-/// Returns the modules at the ends of a queue, if it is an edge of a flow.
-fn edge_of(client: &Client, queue: &str) -> Result<Option<[String; 2]>, CommandError> {
+/// Returns the modules at the ends of a queue, if it is an edge of a flow that can be read: the flow may end just now, and its
+/// name may be that of something else.
+fn edge_of(client: &Client, queue: &str) -> Option<[String; 2]> {
     // The name of a flow may have slashes.
-    for (at, _) in queue.match_indices('/') {
-        let Some(flow) = FlowInfo::read(client, &queue[..at])? else { continue };
-        let is_its = |name: &str| queue.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let edge = flow.edges.into_iter().find(|edge| is_its(&edge.name));
-        return Ok(edge.map(|edge| [edge.from, edge.to]));
-    }
-    Ok(None)
+    let flow = queue.match_indices('/').find_map(|(at, _)| FlowInfo::read(client, &queue[..at]).ok().flatten())?;
+    let is_its = |name: &str| queue.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    flow.edges.into_iter().find(|edge| is_its(&edge.name)).map(|edge| [edge.from, edge.to])
 }
 
-/// Returns the part of the send slots that is in use.
-fn fill(member: &QueueMember) -> f64 {
-    f64::from(member.held) / f64::from(member.send_slots.max(1))
+/// Formats what a member is busy with, if it says that.
+fn work(member: &QueueMember, format: impl FnOnce(MemberWork) -> String) -> String {
+    member.work.map_or_else(|| "-".to_owned(), format)
 }
 
 fn as_json(found: &Found) -> Value {
     let slowest = slowest(&found.queue.members);
     let members = found.queue.members.iter().map(|member| {
         let mut value = member_as_json(member);
-        value["send_slots"] = json!(member.send_slots);
-        value["busy"] = json!(member.busy);
-        value["blocked"] = json!(member.blocked);
-        value["idle"] = json!(member.idle);
+        value["send_slots"] = json!(member.work.map(|work| work.send_slots));
+        value["busy"] = json!(member.work.map(|work| work.busy));
+        value["blocked"] = json!(member.work.map(|work| work.blocked));
+        value["idle"] = json!(member.work.map(|work| work.idle));
         value["slowest"] = json!(slowest == Some(member.number));
         value
     });
