@@ -3,10 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{Daemon, DaemonOptions, binary, free_tcp_port, run_ddss};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, free_tcp_port, repo_lints, run_ddss};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -100,7 +101,7 @@ fn control_port_says_why_it_refuses() {
     (hello[0], hello[1]) = (b'D', 99);
     let answer = answer_to(control, &hello);
     assert_eq!((answer.len(), answer[0], answer[1]), (HELLO_BYTES, b'D', 16));
-    assert!(answer[2..].starts_with(b"0.1.0"), "{answer:?}");
+    assert!(answer[2..].iter().all(|&byte| byte == 0), "an unauthenticated peer learns more: {answer:?}");
     // What is no hello gets no answer.
     assert_eq!(answer_to(control, &[0; HELLO_BYTES]), b"");
     assert!(daemon.process().stderr().contains("begins handshake 99"), "{}", daemon.process().stderr());
@@ -109,4 +110,101 @@ fn control_port_says_why_it_refuses() {
     let joining = DaemonOptions::listening(2, SocketAddr::new(listen.ip(), port)).joins(listen).key(OTHER_KEY);
     let error = joining.start().unwrap_err().to_string();
     assert!(error.contains("another cluster key"), "{error}");
+}
+
+/// Runs a command in a directory, without the settings of git and cargo of this process; returns its code and its output.
+fn run_in(folder: &Path, program: &str, words: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env_remove("DDSS_COMMIT")
+        .env_remove("CARGO_TARGET_DIR");
+    let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
+    let output = command.envs(names.map(|name| (name, "a"))).envs(variables.iter().copied()).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    (output.status.code(), text)
+}
+
+// If this failed, two builds that differ would have one name, or two equal ones would differ.
+#[test]
+fn build_names_the_commit_only_of_sources_that_are_its() {
+    let (scratch, root) = (TempNode::new().unwrap(), repo_lints::workspace_root());
+    let program = scratch.join("build");
+    let compile = ["--edition", "2024", "-o", program.to_str().unwrap()];
+    let script = root.join("crates/ddss-admin/build.rs");
+    let (code, text) = run_in(
+        scratch.path(),
+        "rustc",
+        &[&compile[..], &[script.to_str().unwrap()]].concat(),
+        &[("HOME", &std::env::var("HOME").unwrap_or_default())],
+    );
+    assert_eq!(code, Some(0), "{text}");
+    let [checkout, archive] = ["checkout", "archive"].map(|name| scratch.join(name));
+    let package = checkout.join("crates/ddss-admin");
+    std::fs::create_dir_all(&package).unwrap();
+    std::fs::create_dir_all(&archive).unwrap();
+    std::fs::write(package.join("build.rs"), "").unwrap();
+    let git = |words: &[&str]| {
+        let (code, text) = run_in(&checkout, "git", words, &[]);
+        assert_eq!(code, Some(0), "git {words:?}: {text}");
+        text.trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    git(&["config", "core.logAllRefUpdates", "false"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "a"]);
+    let commit = git(&["rev-parse", "HEAD"]);
+    let build = |folder: &Path, variables: &[(&str, &str)]| {
+        let (code, text) =
+            run_in(folder, program.to_str().unwrap(), &[], &[&[("PROFILE", "release")], variables].concat());
+        let name = text.lines().find_map(|line| line.strip_prefix("cargo::rustc-env=DDSS_COMMIT="));
+        (code, name.unwrap_or_default().to_owned(), text)
+    };
+    let (_, clean, text) = build(&package, &[]);
+    assert_eq!(clean, commit[..12]);
+    // Without a log of HEAD cargo watches the branches.
+    let watched =
+        text.lines().filter_map(|line| line.strip_prefix("cargo::rerun-if-changed=")).map(|path| package.join(path));
+    assert!(watched.clone().any(|path| path.join("../../HEAD").is_file() && path.ends_with("refs/heads")), "{text}");
+    std::fs::write(package.join("build.rs"), "changed").unwrap();
+    assert_eq!(build(&package, &[]).1, format!("{clean}-dirty"));
+    // Sources without history are told their commit.
+    assert_eq!(build(&archive, &[]).1, "unknown");
+    assert_eq!(build(&archive, &[("DDSS_COMMIT", &commit)]).1, clean);
+    let (code, _, text) = build(&archive, &[("DDSS_COMMIT", "v0.2.0")]);
+    assert!(code != Some(0) && text.contains("DDSS_COMMIT is no commit: v0.2.0"), "{text}");
+}
+
+// If this failed, a release would name a commit of which it is not, or none.
+#[test]
+fn release_is_built_only_of_a_commit() {
+    let scratch = TempNode::new().unwrap();
+    let folder = scratch.join("scripts");
+    std::fs::create_dir(&folder).unwrap();
+    let script = repo_lints::workspace_root().join("scripts/release");
+    std::fs::copy(script, folder.join("release")).unwrap();
+    let package = "#!/bin/sh\necho \"a package of $DDSS_COMMIT\"\nexit 9\n";
+    write_script(&folder.join("package"), package);
+    std::fs::write(scratch.join("Cargo.toml"), "[workspace.package]\nversion = \"1.2.3\"\n").unwrap();
+    let release =
+        |variables: &[(&str, &str)]| run_in(scratch.path(), "bash", &["scripts/release", "build"], variables).1;
+    assert!(release(&[]).contains("name their commit in DDSS_COMMIT"));
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    assert!(release(&[("DDSS_COMMIT", commit)]).contains(&format!("a package of {commit}")));
+    for words in [&["init", "-q"][..], &["add", "scripts", "Cargo.toml"], &["commit", "-q", "-m", "a"]] {
+        let (code, text) = run_in(scratch.path(), "git", words, &[]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    let (_, commit) = run_in(scratch.path(), "git", &["rev-parse", "HEAD"], &[]);
+    assert!(release(&[]).contains(&format!("a package of {commit}")));
+    std::fs::write(scratch.join("Cargo.toml"), "[workspace.package]\nversion = \"1.2.4\"\n").unwrap();
+    assert!(release(&[]).contains("the checkout has changes"));
+}
+
+/// Writes a program of the shell.
+fn write_script(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
