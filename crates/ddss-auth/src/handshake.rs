@@ -160,23 +160,11 @@ pub struct Answer {
     pub channel: Channel,
 }
 
-/// Makes the answer of a responder that refuses the first message. The text is in the clear, zero-padded, and cut to its place.
-pub fn refusal(release: u8, text: &[u8]) -> [u8; HELLO_BYTES] {
+/// Makes the answer of a responder that refuses the first message. It holds nothing but the release.
+pub fn refusal(release: u8) -> [u8; HELLO_BYTES] {
     let mut out = [0; HELLO_BYTES];
     (out[0], out[1]) = (MARK, release);
-    let length = text.len().min(HELLO_BYTES - CLEAR_BYTES);
-    out[CLEAR_BYTES..][..length].copy_from_slice(&text[..length]);
     out
-}
-
-/// Returns the text of a [`refusal`]. Anybody may have sent it: without controls, and for the log only.
-pub fn refusal_text(answer: &[u8]) -> String {
-    let text = answer
-        .get(CLEAR_BYTES..)
-        .unwrap_or_default()
-        .iter()
-        .take_while(|&&byte| byte == b' ' || byte.is_ascii_graphic());
-    text.map(|&byte| char::from(byte)).collect()
 }
 
 /// Answers a handshake on the accepting side.
@@ -253,9 +241,7 @@ mod tests {
             [(13, HandshakeError::OtherRelease { ours: 12, theirs: 13 }), (12, HandshakeError::WrongKey)]
         {
             let (initiator, _) = Initiator::begin(&KEY, &data, &ONE).unwrap();
-            let refusal = refusal(release, b"0.2.0+abcd");
-            assert_eq!(refusal_text(&refusal), "0.2.0+abcd");
-            assert_eq!(initiator.finish(&refusal).unwrap_err(), error);
+            assert_eq!(initiator.finish(&refusal(release)).unwrap_err(), error);
         }
         // The connecting side detects a responder without the key.
         let (_, forged) = Initiator::begin(&OTHER, &data, &TWO).unwrap();

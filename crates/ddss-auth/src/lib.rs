@@ -29,6 +29,5 @@ mod handshake;
 
 pub use channel::{Channel, SEAL_BYTES, SealError};
 pub use handshake::{
-    Answer, Context, HELLO_BYTES, HandshakeError, IDENTITY_BYTES, Identity, Initiator, KEY_BYTES, Key, refusal,
-    refusal_text, respond,
+    Answer, Context, HELLO_BYTES, HandshakeError, IDENTITY_BYTES, Identity, Initiator, KEY_BYTES, Key, refusal, respond,
 };

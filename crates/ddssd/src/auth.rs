@@ -35,7 +35,7 @@ impl Purpose {
     }
 }
 
-/// Failure of a handshake. Both sides see the text, so it reveals nothing to an unauthenticated peer.
+/// Failure of a handshake. Its text is for this node: the peer gets [`public_reason`](Self::public_reason).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum HandshakeError {
@@ -44,16 +44,13 @@ pub(crate) enum HandshakeError {
     Hello(#[from] HelloError),
     /// The peer begins another handshake.
     #[error(
-        "the peer{} begins handshake {theirs}, and this node of release {Release} handshake {ours}: \
+        "the peer begins handshake {theirs}, and this node of release {Release} handshake {ours}: \
          upgrade by releases that have one in common",
-        if release.is_empty() { String::new() } else { format!(" of release {release}") },
         ours = PeerHello::HANDSHAKE
     )]
     OtherHandshake {
         /// Handshake of the peer.
         theirs: u8,
-        /// Release of the peer, as it says; empty if it says none.
-        release: String,
     },
     /// The peer has another key, or none.
     #[error("another cluster key: use the key of this cluster on all its nodes (ddss cluster token)")]
@@ -84,9 +81,21 @@ impl From<ddss_auth::HandshakeError> for HandshakeError {
         use ddss_auth::HandshakeError::{NotOurs, OtherRelease, WrongKey};
         match error {
             NotOurs => HelloError::NotOurs.into(),
-            OtherRelease { theirs, .. } => Self::OtherHandshake { theirs, release: String::new() },
+            OtherRelease { theirs, .. } => Self::OtherHandshake { theirs },
             WrongKey => Self::WrongKey,
             _ => Self::Unable,
+        }
+    }
+}
+
+impl HandshakeError {
+    /// Returns what a peer may read that has not proved the key: no release of this node, and no commit.
+    pub(crate) fn public_reason(&self) -> String {
+        match self {
+            Self::OtherHandshake { theirs } => {
+                format!("the peer begins handshake {theirs}, and this node handshake {}", PeerHello::HANDSHAKE)
+            }
+            other => other.to_string(),
         }
     }
 }
@@ -118,28 +127,17 @@ impl Initiator {
     /// Processes the answer. Returns the peer's identity and a channel whose messages are fresh. Checks the agreement
     /// here; the responder checks it too ([`agree`]) but answers first, so that both sides can report a mismatch.
     pub(crate) fn finish(self, answer: &[u8]) -> Result<(PeerHello, Channel), HandshakeError> {
-        let finished = self.handshake.finish(answer).map_err(|error| match error.into() {
-            HandshakeError::OtherHandshake { theirs, .. } => {
-                HandshakeError::OtherHandshake { theirs, release: ddss_auth::refusal_text(answer) }
-            }
-            error => error,
-        });
-        let (theirs, channel) = finished?;
+        let (theirs, channel) = self.handshake.finish(answer)?;
         let theirs = PeerHello::decode(&theirs)?;
         agree(&self.ours, &theirs)?;
         Ok((theirs, channel))
     }
 }
 
-/// Makes the answer that refuses a hello on the control plane; the data plane sends the text of the error. A peer without
-/// the key does not learn the release, and what is no hello gets no answer.
+/// Makes the answer that refuses a hello on the control plane; the data plane sends a text. What is no hello gets no answer.
 pub(crate) fn refusal(error: &HandshakeError) -> Option<[u8; HELLO_BYTES]> {
-    let release = match error {
-        HandshakeError::OtherHandshake { .. } => Release::name(),
-        HandshakeError::WrongKey => "",
-        _ => return None,
-    };
-    Some(ddss_auth::refusal(PeerHello::HANDSHAKE, release.as_bytes()))
+    let is_hello = matches!(error, HandshakeError::OtherHandshake { .. } | HandshakeError::WrongKey);
+    is_hello.then(|| ddss_auth::refusal(PeerHello::HANDSHAKE))
 }
 
 /// Result of the responder after one message.
@@ -187,13 +185,15 @@ mod tests {
         let mut newer = first;
         newer[1] += 1;
         let theirs = PeerHello::HANDSHAKE + 1;
-        let other = HandshakeError::OtherHandshake { theirs, release: String::new() };
+        let other = HandshakeError::OtherHandshake { theirs };
         assert_eq!(refused(&key, Purpose::Data(0), &newer), other);
-        // The connecting side learns the release too.
+        // The connecting side learns it too. The other side learns no release.
         let (initiator, _) = Initiator::begin(&key, Purpose::Control, &hello(1)).unwrap();
-        let text = initiator.finish(&ddss_auth::refusal(theirs, b"7.0.0+abcd")).unwrap_err().to_string();
-        for part in ["of release 7.0.0+abcd begins handshake 17", &Release.to_string(), "handshake 16"] {
-            assert!(text.contains(part), "{text}");
+        let error = initiator.finish(&ddss_auth::refusal(theirs)).unwrap_err();
+        let (text, public) = (error.to_string(), error.public_reason());
+        assert!(text.contains(&Release.to_string()) && !public.contains("release"), "{text}, {public}");
+        for text in [text, public] {
+            assert!(text.contains("begins handshake 17") && text.contains("handshake 16"), "{text}");
         }
         assert_eq!(refused(&key, Purpose::Data(0), b"GET / HTTP/1.1"), HelloError::NotOurs.into());
     }

@@ -64,9 +64,8 @@ impl AdmissionFilter for HandshakeVerifier {
         match respond(&self.key, self.purpose, &self.ours, hello) {
             Ok(answer) => Admission::Admit(Box::new(answer)),
             Err(error) => {
-                let reason = error.to_string();
-                log_rejection(address, &reason);
-                Admission::Reject(reason)
+                log_rejection(address, &error.to_string());
+                Admission::Reject(error.public_reason())
             }
         }
     }

@@ -221,6 +221,9 @@ fn peer_without_key_is_rejected_with_reason() {
         let (_, seen) = caller.call(&home, hello);
         let Seen::Closed(CloseReason::Rejected, why) = seen else { panic!("{part}: {seen:?} instead of a rejection") };
         assert!(why.contains(part), "{why} instead of {part}");
+        for secret in ["release", "register", env!("CARGO_PKG_VERSION")] {
+            assert!(!why.contains(secret), "an unauthenticated peer learns {secret}: {why}");
+        }
     }
     assert!(home.is_running());
     assert!(Member::meet(&home, 1).0.is_served(), "a member finds no place any more");
