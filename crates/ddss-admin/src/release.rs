@@ -71,6 +71,17 @@ impl ProtocolRange {
         let newest = self.newest.min(other.newest);
         (newest >= self.oldest.max(other.oldest)).then_some(newest)
     }
+
+    /// Returns the newest protocol that all of these sides speak. `None` if there is none, or if one of the sides is not known.
+    pub fn newest_of_all(sides: impl IntoIterator<Item = Option<Self>>) -> Option<u8> {
+        let mut sides = sides.into_iter();
+        let mut common = sides.next()??;
+        for side in sides {
+            let side = side?;
+            common = Self { oldest: common.oldest.max(side.oldest), newest: common.newest.min(side.newest) };
+        }
+        (common.oldest <= common.newest).then_some(common.newest)
+    }
 }
 
 impl fmt::Display for ProtocolRange {
@@ -131,7 +142,13 @@ mod tests {
         ] {
             assert_eq!(one.newest_common(two), common, "{one} and {two}");
             assert_eq!(two.newest_common(one), common, "{two} and {one}");
+            assert_eq!(ProtocolRange::newest_of_all([one, two].map(Some)), common, "{one} and {two}");
         }
+        // Each two of them have one in common, and all three none.
+        let three = [range(16, 17), range(17, 18), range(16, 16)];
+        assert_eq!(ProtocolRange::newest_of_all(three.map(Some)), None);
+        assert_eq!(ProtocolRange::newest_of_all([Some(range(16, 17)), None]), None);
+        assert_eq!(ProtocolRange::newest_of_all([]), None);
         assert_eq!((range(16, 17).to_string(), range(16, 16).to_string()), ("16-17".to_owned(), "16".to_owned()));
     }
 

@@ -194,6 +194,14 @@ pub enum StartError {
         /// Reason of the failure.
         why: String,
     },
+    /// The cluster refuses this node for good.
+    #[error("the cluster at {address} refuses this node: {why}")]
+    JoinRefused {
+        /// Address of the cluster.
+        address: HostPort,
+        /// Reason of the refusal.
+        why: String,
+    },
     /// A thread failed to start, or ended with an error.
     #[error(transparent)]
     Thread(#[from] RuntimeError),
@@ -228,7 +236,7 @@ impl StartError {
             Self::NoKey { .. } | Self::Key(_) => ExitReason::Key,
             Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => ExitReason::Network,
             Self::Stopped { .. } => ExitReason::Stopped,
-            Self::Refused { .. } => ExitReason::Settings,
+            Self::Refused { .. } | Self::JoinRefused { .. } => ExitReason::Settings,
             Self::Control(_) | Self::Join { .. } => ExitReason::Network,
             Self::Thread(RuntimeError::Setup(inside)) => {
                 inside.downcast_ref().map_or(ExitReason::Failure, Self::exit_reason)

@@ -41,6 +41,8 @@ pub enum Departure {
     Removed,
     /// A copy of its state folder is the node now.
     Superseded,
+    /// The leader of its cluster is of a release that it does not understand.
+    OtherRelease,
 }
 
 impl Supervisor {

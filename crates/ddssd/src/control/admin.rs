@@ -10,8 +10,9 @@ use crate::control::identity::member::Member;
 use crate::control::identity::state_file::remove_file_if_present;
 use crate::control::rpc::context::Context;
 use crate::control::rpc::name_sample::NameSample;
+use crate::supervisor::Departure;
 use ddss_admin::storage::JOIN_FILE_NAME;
-use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeRelease, NodeReport};
+use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NameReport, NodeRelease, NodeReport, ProtocolRange};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -82,7 +83,7 @@ async fn serve_connection(context: &Context, mut stream: UnixStream, state_folde
     let sent = send(&mut write, &answer).await;
     if is_leave && context.membership.has_left.load(Ordering::Acquire) {
         // Departs after the response: the departure ends this process.
-        context.rpc_client.removal.finish_leave();
+        context.rpc_client.removal.stop(Departure::Left);
     }
     sent
 }
@@ -117,8 +118,8 @@ impl Context {
             }
         };
         let releases = self.ask_releases(&members).await;
-        let level =
-            members.iter().map(|(node, _)| releases.get(node).map(|found| found.protocol.newest)).min().flatten();
+        let protocols = members.iter().map(|(node, _)| releases.get(node).map(|found| found.protocol));
+        let level = ProtocolRange::newest_of_all(protocols);
         let report = |(node, Member { address }): (u16, Member)| {
             let life = self.state_machine.read(|directory| directory.node_status(node));
             let (voter, alive) = (voters.contains(&node.into()), life.alive && answering.contains(&node));

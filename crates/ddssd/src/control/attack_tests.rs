@@ -9,10 +9,12 @@ use crate::control::rpc::batches::BATCH_CALLS_MAX;
 use crate::control::rpc::client::RpcClient;
 use crate::control::rpc::stream::RpcStream;
 use crate::control::rpc::types::{Call, Reply};
+use crate::supervisor::Departure;
 use crate::{Config, Node};
-use ddss_admin::{AdminRequest, AdminResponse, ClusterKey};
+use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeRelease, ProtocolRange};
 use ddss_core::{NodeId, PeerHello};
-use openraft::raft::AppendEntriesResponse;
+use openraft::Vote;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -97,10 +99,12 @@ fn unauthenticated_peers_learn_nothing_and_delay_no_member() {
         for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096]] {
             assert!(exchange_bytes(test_node.control(), words).await.is_empty(), "{words:?} was answered");
         }
-        // The same answer to each: that the key is another one.
+        // The same answer to each: the number of the handshake, which tells another handshake from another key.
+        let mut other_handshake = wrong_key;
+        other_handshake[1] += 1;
         let refusal = refusal(&HandshakeError::WrongKey).unwrap();
         assert!(refusal[2..].iter().all(|&byte| byte == 0), "it names the release");
-        for words in [&wrong_key, &wrong_shard] {
+        for words in [&wrong_key, &wrong_shard, &other_handshake] {
             assert_eq!(exchange_bytes(test_node.control(), words).await, refusal);
         }
         // Connections with no or half a handshake are closed after a while, and block no member until then.
@@ -189,7 +193,7 @@ fn removed_node_is_refused_and_changes_nothing() {
         let removed = test_node.ask(Call::Remove { node: 7, force: true, leaves: false }).await;
         assert!(matches!(removed, Reply::Removed { dropped: 0, .. }), "{removed:?}");
         let claim = Command::Claim { name: "old".to_owned(), home: 7, claim: 1 };
-        let vote = openraft::raft::VoteRequest::new(openraft::Vote::new(1_000, 7), None);
+        let vote = openraft::raft::VoteRequest::new(Vote::new(1_000, 7), None);
         let calls = [
             Call::Probe,
             Call::Newest,
@@ -238,6 +242,61 @@ async fn answering_member(key: ClusterKey, hello: PeerHello) -> (Member, impl Fu
         }
     };
     (Member { address: SocketAddr::new(control.ip(), control.port() - 1) }, answers)
+}
+
+#[test]
+fn node_that_does_not_understand_its_leader_stops() {
+    // If this broke, nodes of two releases that start at the same time would take each other's messages for something else.
+    block_on(async {
+        let test_node = TestNode::start("not-understood");
+        test_node.check_claim("before").await;
+        let listener = TcpListener::bind("127.0.0.9:0").await.unwrap();
+        let control = listener.local_addr().unwrap();
+        let member = Member { address: SocketAddr::new(control.ip(), control.port() - 1) };
+        let (key, seven) = (test_node.rpc_client.key.clone(), PeerHello { node: NodeId(7), run: 1, shards: 1 });
+        let newer = NodeRelease { name: "7.0.0".to_owned(), protocol: ProtocolRange { oldest: 200, newest: 201 } };
+        let answers = tokio::spawn(async move {
+            let limit = HandshakeLimit::default();
+            loop {
+                let (stream, from) = listener.accept().await.unwrap();
+                let accepted = RpcStream::accept(stream, from.ip(), &limit, &[&key], &seven).await;
+                let Ok((_, _, mut wire)) = accepted else { continue };
+                let newer = newer.clone();
+                tokio::spawn(async move {
+                    while let Ok(call) = wire.receive::<Call>().await {
+                        let reply = match call {
+                            Call::Release => Reply::Release(newer.clone()),
+                            Call::Append(_) => Reply::Append(Ok(AppendEntriesResponse::Success)),
+                            _ => Reply::Done,
+                        };
+                        // The node that asked stops.
+                        let _ = wire.send(&reply).await;
+                    }
+                });
+            }
+        });
+        assert!(matches!(test_node.ask(Call::Join { node: Some(7), member }).await, Reply::Joined { node: 7, .. }));
+        // Node 7 takes the lead.
+        let heartbeat = AppendEntriesRequest {
+            vote: Vote::new_committed(1000, 7),
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: None,
+        };
+        let end = Instant::now() + TEST_TIMEOUT;
+        let watch = test_node.node.as_ref().unwrap().failure_watch();
+        while watch.departure().is_none() {
+            // The control plane ends while it answers.
+            let _ = test_node
+                .rpc_client
+                .ask(test_node.member(), &Call::Append(heartbeat.clone()), Duration::from_secs(1))
+                .await;
+            assert!(Instant::now() < end, "it goes on");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(watch.departure(), Some(Departure::OtherRelease));
+        answers.abort();
+    });
 }
 
 #[test]

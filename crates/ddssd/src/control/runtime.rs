@@ -446,6 +446,7 @@ pub(crate) fn join(
     stop_flag: &AtomicBool,
 ) -> Result<(NodeId, u64), StartError> {
     let failed = |why: String| StartError::Join { address: address.clone(), why };
+    let refused = |why: String| StartError::JoinRefused { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let rpc_client = RpcClient::new(key.clone(), PeerHello { node: NodeId::NONE, run: 0, shards });
@@ -471,15 +472,15 @@ pub(crate) fn join(
                         .ask(Member { address: place }, &Call::WhoIs { node, registration }, CONNECT_MAX)
                         .await
                 {
-                    return Err(failed(why));
+                    return Err(refused(why));
                 }
                 let release = rpc_client.ask_release(Member { address: place }, CONNECT_MAX).await;
                 if let Some(why) = release.and_then(|release| release.refusal(format_args!("the node at {place}"))) {
-                    return Err(failed(why));
+                    return Err(refused(why));
                 }
                 let reason = match rpc_client.ask(Member { address: place }, &call, CONNECT_MAX * 2).await {
                     Ok(Reply::Joined { node, cluster }) => return Ok((NodeId(node), cluster)),
-                    Ok(Reply::Refused(why)) => return Err(failed(why)),
+                    Ok(Reply::Refused(why)) => return Err(refused(why)),
                     Ok(Reply::NotLeader(Some(other))) => {
                         leader = Some(other);
                         "its leader is changing".to_owned()

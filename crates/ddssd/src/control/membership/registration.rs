@@ -11,6 +11,7 @@ use crate::control::rpc::client::RpcClient;
 use crate::control::rpc::context::Context;
 use crate::control::rpc::stream::RpcStream;
 use crate::control::rpc::types::{Call, Reply};
+use crate::supervisor::Departure;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -132,15 +133,36 @@ impl Context {
         }
     }
 
-    /// Stops this daemon, because another daemon is this node now. Until then this daemon sends nothing, and
-    /// disclaims no name of the other daemon.
+    /// Asks the leader for its release, once a term: nodes that start at the same time do not answer each other before. An
+    /// error says that this node does not understand the leader. The leader stays: otherwise one node of another release would
+    /// end all the others.
+    pub(in crate::control) async fn check_release_of_leader(&self, checked_term: &mut u64) -> Result<(), String> {
+        let term = self.raft.metrics().borrow().current_term;
+        let Some(leader) = self.leader().filter(|_| *checked_term != term && !self.is_leader()) else { return Ok(()) };
+        let Some(release) = self.rpc_client.ask_release(leader, CALL_MAX).await else { return Ok(()) };
+        *checked_term = term;
+        release.refusal(format_args!("the leader at {leader}")).map_or(Ok(()), Err)
+    }
+
+    /// Stops this daemon, because another daemon is this node now.
     pub(in crate::control) async fn stop_superseded(&self, why: &str) {
         tracing::error!(why, "this daemon is not the node any more that it was: stopping");
+        self.stop_as(Departure::Superseded).await;
+    }
+
+    /// Stops this daemon, because it does not understand the leader.
+    pub(in crate::control) async fn stop_not_understood(&self, why: &str) {
+        tracing::error!(why, "the leader has no protocol in common with this node: stopping");
+        self.stop_as(Departure::OtherRelease).await;
+    }
+
+    /// Stops this daemon. From now on it sends nothing, and disclaims no name.
+    async fn stop_as(&self, how: Departure) {
         self.membership.has_left.store(true, Ordering::Release);
         if let Err(error) = self.raft.shutdown().await {
             tracing::debug!(%error, "the Raft group of this node had stopped before");
         }
-        self.rpc_client.removal.supersede();
+        self.rpc_client.removal.stop(how);
     }
 }
 
@@ -153,36 +175,63 @@ mod tests {
     use ddss_core::{NodeId, PeerHello};
     use tokio::net::TcpListener;
 
-    /// Checks a start of node 2 beside a node 1 that answers with this release, or ends the stream.
-    async fn check_beside(release: Option<NodeRelease>) -> Result<(), String> {
-        let hello = |node| PeerHello { node: NodeId(node), run: node.into(), shards: 1 };
+    fn hello(node: u16) -> PeerHello {
+        PeerHello { node: NodeId(node), run: node.into(), shards: 1 }
+    }
+
+    /// Behaviour of a peer at the question for its release.
+    #[derive(Clone)]
+    enum Peer {
+        Answers(NodeRelease),
+        /// It ends the stream, as a node of protocol 16.
+        EndsStream,
+        /// It ends the stream, because it stops.
+        Stops,
+        /// It answers nothing.
+        ClosesStreams,
+    }
+
+    async fn serve_stream(mut wire: RpcStream, peer: Peer) {
+        while let Ok(call) = wire.receive::<Call>().await {
+            let reply = match (call, &peer) {
+                (_, Peer::ClosesStreams) => break,
+                (Call::Release, Peer::Answers(release)) => Reply::Release(release.clone()),
+                (Call::Release, _) => break,
+                _ => Reply::Known { registered: false, member: None },
+            };
+            wire.send(&reply).await.unwrap();
+        }
+    }
+
+    /// Starts node 1; returns its place and its key.
+    async fn start_peer(peer: Peer) -> (Member, ClusterKey) {
         let key = ClusterKey::generate().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let control = listener.local_addr().unwrap();
-        let at = Member { address: SocketAddr::new(control.ip(), control.port() - 1) };
         let theirs = key.clone();
-        let peer = tokio::spawn(async move {
+        tokio::spawn(async move {
             let limit = HandshakeLimit::default();
             loop {
                 let (stream, from) = listener.accept().await.unwrap();
-                let (_, _, mut wire) =
-                    RpcStream::accept(stream, from.ip(), &limit, &[&theirs], &hello(1)).await.unwrap();
-                while let Ok(call) = wire.receive::<Call>().await {
-                    let reply = match (call, &release) {
-                        (Call::Release, None) => break,
-                        (Call::Release, Some(release)) => Reply::Release(release.clone()),
-                        _ => Reply::Known { registered: false, member: None },
-                    };
-                    wire.send(&reply).await.unwrap();
+                let (_, _, wire) = RpcStream::accept(stream, from.ip(), &limit, &[&theirs], &hello(1)).await.unwrap();
+                // An idle stream of the caller stays open beside the next one.
+                let served = tokio::spawn(serve_stream(wire, peer.clone()));
+                if matches!(peer, Peer::Stops) {
+                    served.await.unwrap();
+                    return;
                 }
             }
         });
+        (Member { address: SocketAddr::new(control.ip(), control.port() - 1) }, key)
+    }
+
+    /// Checks a start of node 2 beside a node 1.
+    async fn check_beside(peer: Peer) -> Result<(), String> {
+        let (at, key) = start_peer(peer).await;
         let registration = Registration { incarnation: Incarnation { folder: 7, start: 1 }, run: 2 };
         let ours = Member { address: SocketAddr::from(([127, 0, 0, 2], 7400)) };
         let start = StartCheck { node: 2, ours, registration, has_no_state: true };
-        let checked = start.check(&RpcClient::new(key, hello(2)), vec![(1, at)]).await;
-        peer.abort();
-        checked
+        start.check(&RpcClient::new(key, hello(2)), vec![(1, at)]).await
     }
 
     #[test]
@@ -191,12 +240,29 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let newer = NodeRelease { name: "7.0.0".to_owned(), protocol: ProtocolRange { oldest: 200, newest: 201 } };
-            let why = check_beside(Some(newer)).await.unwrap_err();
+            let why = check_beside(Peer::Answers(newer)).await.unwrap_err();
             assert!(why.contains("node 1 is of 7.0.0 and speaks protocol 200-201"), "{why}");
             assert!(why.contains(&format!("this node is of {Release}")), "{why}");
-            // One of protocol 16 does not know the question.
-            assert_eq!(check_beside(None).await, Ok(()));
-            assert_eq!(check_beside(Some(NodeRelease::ours())).await, Ok(()));
+            // A node of protocol 16 does not know the question.
+            assert_eq!(check_beside(Peer::EndsStream).await, Ok(()));
+            assert_eq!(check_beside(Peer::Answers(NodeRelease::ours())).await, Ok(()));
+        });
+    }
+
+    #[test]
+    fn peer_that_stops_or_answers_nothing_is_of_no_known_release() {
+        // If this broke, a restarting node would lower the level of its cluster, or a release that does not speak protocol 16
+        // would refuse to start beside it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let release_of = async |peer: Peer| {
+                let (at, key) = start_peer(peer).await;
+                RpcClient::new(key, hello(2)).ask_release(at, CALL_MAX).await
+            };
+            assert_eq!(release_of(Peer::Stops).await, None);
+            assert_eq!(release_of(Peer::ClosesStreams).await, None);
+            assert_eq!(release_of(Peer::EndsStream).await, Some(NodeRelease::unnamed()));
+            assert_eq!(release_of(Peer::Answers(NodeRelease::ours())).await, Some(NodeRelease::ours()));
         });
     }
 }

@@ -58,14 +58,29 @@ impl RpcClient {
         .await
     }
 
-    /// Asks a member for its release. `None` means that it does not answer. A node that ends the stream does not know the
-    /// question.
+    /// Asks a member for its release, on a stream of its own. `None` means that it does not answer. A node that answers another
+    /// call, and ends the stream at this one, does not know it.
     pub(crate) async fn ask_release(&self, member: Member, limit: Duration) -> Option<NodeRelease> {
-        match self.ask(member, &Call::Release, limit).await {
-            Ok(Reply::Release(found)) => Some(found),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Some(NodeRelease::unnamed()),
-            _ => None,
-        }
+        let address = control_address(member.address);
+        let asked = with_timeout(limit, async {
+            // A daemon that stops ends its streams too, but only once.
+            for _ in 0..2 {
+                let (_, mut wire) = RpcStream::connect(address, &self.key, &self.ours).await?;
+                wire.send(&Call::Probe).await?;
+                wire.receive::<Reply>().await?;
+                wire.send(&Call::Release).await?;
+                match wire.receive().await {
+                    Ok(Reply::Release(found)) => {
+                        self.streams.put(address, wire);
+                        return Ok(found);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                    other => return other.and(Err(wrong_reply_type())),
+                }
+            }
+            Ok(NodeRelease::unnamed())
+        });
+        asked.await.ok()
     }
 
     async fn ask_on(&self, address: SocketAddr, mut wire: RpcStream, call: &Call) -> io::Result<Reply> {

@@ -45,14 +45,9 @@ impl Removal {
         }
     }
 
-    /// Stops the node after it has left by its own request.
-    pub(crate) fn finish_leave(&self) {
-        self.supervisor.depart(Departure::Left);
-    }
-
-    /// Stops the node, because another daemon is this node now.
-    pub(crate) fn supersede(&self) {
-        self.supervisor.depart(Departure::Superseded);
+    /// Stops the node, because it cannot be this node of this cluster any more.
+    pub(crate) fn stop(&self, how: Departure) {
+        self.supervisor.depart(how);
     }
 
     /// Returns true if the node has left its cluster, was removed, or was superseded.
