@@ -9,7 +9,7 @@ use crate::worker::{
 use ddss::{Placement, Spec, Strategy};
 use ddss_ipc::SharedMemory;
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode, binary};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -152,6 +152,12 @@ impl Cluster {
     pub(crate) fn count(&self, worker: usize) -> u64 {
         let worker = &self.workers[worker];
         Log::count_at(&self.log_of(worker.number, worker.life))
+    }
+
+    /// Returns the places at which a worker has done something behind the first `since` calls of its current life.
+    pub(crate) fn places_done_since(&self, worker: usize, since: u64) -> Result<BTreeSet<usize>, Box<dyn Error>> {
+        let worker = &self.workers[worker];
+        Ok(Log::open(&self.log_of(worker.number, worker.life))?.places_done_since(since)?)
     }
 
     /// Number of calls of all workers.

@@ -2,6 +2,7 @@
 //! it.
 
 use ddss_ipc::{MemoryError, SharedMemory};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -96,7 +97,17 @@ impl Log {
         read.map_or(0, |()| u64::from_ne_bytes(word))
     }
 
+    /// Returns the places of the calls that succeeded, behind so many records.
+    pub(crate) fn places_done_since(&self, first: u64) -> Result<BTreeSet<usize>, MemoryError> {
+        let records = self.records_since(first)?;
+        Ok(records.iter().filter(|record| record.end == End::Done).map(|record| record.segment).collect())
+    }
+
     pub(crate) fn records(&self) -> Result<Vec<Record>, MemoryError> {
+        self.records_since(0)
+    }
+
+    fn records_since(&self, first: u64) -> Result<Vec<Record>, MemoryError> {
         let word = |at: usize| self.memory.load(at, Ordering::Relaxed);
         let count = self.count.min(Self::RECORDS_MAX) as usize;
         let record = |index: usize| {
@@ -112,7 +123,7 @@ impl Log {
                 value: word(at + 32)?,
             })
         };
-        (0..count).map(record).collect()
+        (first as usize..count).map(record).collect()
     }
 }
 
@@ -120,4 +131,26 @@ impl Log {
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_fail_and_calls_of_before_are_no_progress() {
+        // If this broke, clients that never work again behind an upgrade would pass.
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = Log::open(&folder.path().join("log")).unwrap();
+        let record =
+            |end, segment| Record { kind: Kind::Get, end, segment, began_ns: 1, ended_ns: 2, version: 1, value: 1 };
+        log.add(&record(End::Done, 1)).unwrap();
+        for end in [End::Failed, End::Unknown, End::Begun] {
+            log.add(&record(end, 2)).unwrap();
+        }
+        let progress = |log: &Log, first| log.places_done_since(first).unwrap().into_iter().collect::<Vec<_>>();
+        assert_eq!((progress(&log, 0), progress(&log, 1)), (vec![1], vec![]));
+        log.add(&record(End::Done, 3)).unwrap();
+        assert_eq!((progress(&log, 1), progress(&log, 9)), (vec![3], vec![]));
+    }
 }

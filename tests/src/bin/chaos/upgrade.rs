@@ -1,20 +1,26 @@
 //! A rolling upgrade from the previous release to this one and back, while clients of both work on replicated segments.
 //!
-//! No client is started again, no acknowledged put may be lost, and commands of each release read daemons of the other one.
+//! No client is started again, each goes on behind each restart, no acknowledged put may be lost, and commands of each release
+//! read daemons of the other one.
 
 use crate::cluster::{Cluster, NODES};
 use crate::reboots::until_in_sync;
-use crate::worker::Plan;
+use crate::worker::{PATIENCE, PLACES, Plan};
 use ddss_testkit::binary;
 use serde_json::Value;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WORKERS: u16 = 6;
 /// Pause between two calls of a worker, whose log must hold the calls of the complete run.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Time between two looks at the workers and at the cluster.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Protocols of the cluster after each restart of a round: all nodes speak the newest only while none is of the previous release,
+/// whose own daemons know no such number.
+const LEVELS: [Option<u64>; 2 * NODES as usize] = [Some(16), Some(16), Some(17), Some(16), Some(16), None];
 
 /// Programs of one release.
 #[derive(Clone)]
@@ -59,15 +65,62 @@ pub(crate) fn upgrade(field: &mut Cluster, previous: &Programs, rounds: u64) -> 
         let is_upgrade = turn % 2 == 0;
         let programs = if is_upgrade { &ours } else { previous };
         for node in 0..usize::from(NODES) {
+            let expected = LEVELS[usize::from(!is_upgrade) * usize::from(NODES) + node];
             field.daemons[node].set_program(&programs.ddssd);
             field.daemons[node].restart()?;
             *(if is_upgrade { &mut run.upgraded } else { &mut run.taken_back }) += 1;
             until_in_sync(field)?;
-            run.levels.push(read_by_both(field, previous, &ours)?);
+            until_all_go_on(field)?;
+            run.levels.push(until_level_is(expected, || read_by_both(field, previous, &ours))?);
         }
     }
     run.stranded = field.stop()?;
     Ok(run)
+}
+
+/// Waits until each worker has done something at each place, from now on: at homes of both releases.
+fn until_all_go_on(field: &Cluster) -> Result<(), Box<dyn Error>> {
+    let (end, mut workers) = (Instant::now() + PATIENCE, (0..field.workers.len()).collect::<Vec<_>>());
+    let since: Vec<u64> = workers.iter().map(|worker| field.count(*worker)).collect();
+    loop {
+        let mut idle = Vec::new();
+        for worker in workers {
+            if field.places_done_since(worker, since[worker])?.len() < PLACES {
+                idle.push(worker);
+            }
+        }
+        if idle.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            let first = idle[0];
+            let done = field.places_done_since(first, since[first])?;
+            return Err(format!(
+                "{PATIENCE:?} after a restart workers {idle:?} did not work everywhere: worker {first} at {done:?}"
+            )
+            .into());
+        }
+        workers = idle;
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Reads the protocol of the cluster until it is the expected one: a node that is slow to answer makes it unknown.
+fn until_level_is(
+    expected: Option<u64>,
+    read: impl Fn() -> Result<Value, Box<dyn Error>>,
+) -> Result<Value, Box<dyn Error>> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let level = read()?;
+        if level.as_u64() == expected {
+            return Ok(level);
+        }
+        if Instant::now() > end {
+            return Err(format!("all nodes speak protocol {level}, and {expected:?} was expected").into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Reads the state of each daemon with the commands of both releases. Returns the protocol that a node of this release
