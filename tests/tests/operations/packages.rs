@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ddss_testkit::{
-    Daemon, Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped, static_programs,
+    DaemonOptions, Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped, static_programs,
     static_target,
 };
 
@@ -388,25 +388,44 @@ fn containerfile_copies_the_staged_files() {
     }
 }
 
-// If this failed, an operator would take an installed release for the one that runs.
+// If this failed, an operator would take an installed release for the one that runs, or restart a daemon that is current.
 #[test]
 fn installation_of_an_upgrade_says_that_the_daemon_was_not_restarted() {
-    if !is_there("pgrep") {
-        return skipped("installation_of_an_upgrade_says_that_the_daemon_was_not_restarted", "no pgrep");
-    }
-    let script = repo_lints::workspace_root().join("packaging/postinst");
-    // No user is made on this machine.
     let folder = TempNode::new().unwrap();
-    let sysusers = folder.join("systemd-sysusers");
-    fs::write(&sysusers, "#!/bin/sh\n").unwrap();
-    fs::set_permissions(&sysusers, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    };
+    // No user is made on this machine, and its systemd is not called.
+    for name in ["systemd-sysusers", "systemctl"] {
+        write(name, "#!/bin/sh\n");
+    }
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    // Other tests run daemons too: this one has a place of its own.
+    let program = folder.join("ddssd");
+    copy_program(&binary("ddssd").unwrap(), &program).unwrap();
+    let script = fs::read_to_string(repo_lints::workspace_root().join("packaging/postinst")).unwrap();
+    assert!(script.contains("'/usr/bin/ddssd (deleted)'"), "{script}");
+    let script = write("postinst", &script.replace("/usr/bin/ddssd", program.to_str().unwrap()));
     let configure = |before: &[&str]| {
         run(Command::new("sh").arg(&script).arg("configure").args(before).env("PATH", &path).env_remove("DPKG_ROOT"))
     };
     assert!(configure(&[]).contains("ddssd is not started"));
-    let daemon = Daemon::start(1).unwrap();
+    let daemon = DaemonOptions::new(1).unwrap().start_program(program.clone()).unwrap();
     let text = configure(&["0.0.9"]);
-    assert!(text.contains("ddssd was not restarted and may be of release 0.0.9"), "{text}");
+    assert!(text.contains("no ddssd runs that would have to be restarted"), "{text}");
+    // As dpkg replaces a file.
+    let new = folder.join("ddssd.dpkg-new");
+    copy_program(&binary("ddssd").unwrap(), &new).unwrap();
+    fs::rename(&new, &program).unwrap();
+    for before in ["0.0.9", "0.1.0"] {
+        let text = configure(&[before]);
+        assert!(text.contains("ddssd was not restarted and runs the program of before"), "{text}");
+        assert!(!text.contains(before), "it need not be the version that runs: {text}");
+    }
     drop(daemon);
+    let text = configure(&["0.0.9"]);
+    assert!(text.contains("no ddssd runs that would have to be restarted"), "{text}");
 }
