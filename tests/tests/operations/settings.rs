@@ -1,12 +1,13 @@
 //! Settings of a daemon: flags, environment, file, and the messages about them.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{DaemonOptions, Process, TempNode, binary};
+use ddss_testkit::{DaemonOptions, Process, TempNode, binary, run_ddss};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -246,4 +247,27 @@ fn unit_file_restarts_forever_and_keeps_shared_memory() {
     };
     assert!(section("Unit").contains(&"StartLimitIntervalSec=0".to_owned()));
     assert!(section("Service").contains(&"RemoveIPC=no".to_owned()));
+}
+
+// If this failed, other users could read the directory of the cluster wherever the state directory is not closed to them.
+#[test]
+fn files_of_the_state_directory_are_private_whatever_the_umask_is() {
+    let words = ["sh", "-c", "umask 000; exec \"$@\"", "sh"].map(str::to_owned).to_vec();
+    let mut daemon = DaemonOptions::new(1).unwrap().clustered().command_prefix(words).start().unwrap();
+    let stored = run_ddss(daemon.folder(), &["allocate", "a", "4096", "--storage", "file"], "").unwrap();
+    assert_eq!(stored.code, 0, "{stored:?}");
+    daemon.process().end().unwrap();
+    daemon.restart().unwrap();
+    let (mut folders, mut files) = (vec![daemon.folder().join("state")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let (path, found) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+            let mode = found.permissions().mode() & 0o777;
+            assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+            if found.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    for name in ["raft.log", "boot"] {
+        assert!(files.iter().any(|file| file.ends_with(name)), "no {name} in {files:?}");
+    }
 }

@@ -24,6 +24,7 @@ use ddss_core::NodeId;
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Storage of file segments; the folder may not exist yet.
@@ -167,7 +168,7 @@ impl Files {
 
     fn mark(&self, state: &str) -> io::Result<()> {
         let (path, fresh) = (self.folder.join(Self::MARK_NAME), self.folder.join("boot.new"));
-        let mut file = File::create(&fresh)?;
+        let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         writeln!(file, "{} {state}", current_boot_id())?;
         file.sync_all()?;
         std::fs::rename(&fresh, &path)?;

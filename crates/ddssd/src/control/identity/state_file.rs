@@ -2,12 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+/// Mode of a file of the state folder, whatever the umask is.
+pub(crate) const STATE_FILE_MODE: u32 = 0o600;
 
 /// Replaces a file atomically; returns when the new content would survive a loss of power.
 pub(crate) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
-    let written = File::create(&fresh).and_then(|mut file| {
+    let mut options = File::options();
+    let created = options.create(true).truncate(true).write(true).mode(STATE_FILE_MODE).open(&fresh);
+    let written = created.and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&fresh, &path)

@@ -11,7 +11,7 @@
 
 use super::types::{Entry, Group, LogId, StorageError, Vote};
 use crate::control::identity::member::Member;
-use crate::control::identity::state_file::replace_file_atomically;
+use crate::control::identity::state_file::{STATE_FILE_MODE, replace_file_atomically};
 use crate::status::RaftStatus;
 use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
@@ -22,6 +22,7 @@ use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::{Bound, RangeBounds};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,7 +100,7 @@ impl Log {
 
     fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join(Self::NAME);
-        let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(STATE_FILE_MODE).open(&path)?;
         let bytes = std::fs::read(&path)?;
         let mut log = Self { folder: folder.to_owned(), file, vote: None, purged: None, entries: BTreeMap::new() };
         let mut at = 0;
