@@ -1,14 +1,16 @@
 //! The packages: their content, and a test run of their programs.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod deployment;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use ddss_testkit::{
-    DaemonOptions, Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped, static_programs,
-    static_target,
+    DaemonOptions, Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped,
+    static_programs, static_target,
 };
 
 /// Runs a command to its end; returns its output.
@@ -57,6 +59,8 @@ const FILES: &[&str] = &[
     "usr/share/doc/ddss/schemas/segment.json",
     "usr/share/doc/ddss/alerts.yml",
     "usr/share/doc/ddss/grafana.json",
+    "usr/share/doc/ddss/compose.yaml",
+    "usr/share/doc/ddss/kubernetes/daemonset.yaml",
     "usr/share/doc/ddss/copyright",
 ];
 
@@ -329,13 +333,33 @@ fn container_node_serves_clients_on_the_host() {
     let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
     let folder = made.lines().last().unwrap();
     let file = root.join("packaging/Containerfile");
-    let build = ["build", "--isolation", "chroot", "--tag", "ddss-test", "--file", file.to_str().unwrap(), folder];
+    let build = [
+        "build",
+        "--format",
+        "docker",
+        "--isolation",
+        "chroot",
+        "--tag",
+        "ddss-test",
+        "--file",
+        file.to_str().unwrap(),
+        folder,
+    ];
     run(&mut buildah(scratch.path(), &build));
-    let what = "{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Env}} {{.OCIv1.Config.Volumes}}";
+    let what = "{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Env}} {{.OCIv1.Config.Volumes}} {{.OCIv1.Config.User}} \
+                {{.Docker.Config.Healthcheck}}";
     let about = run(&mut buildah(scratch.path(), &["inspect", "--type", "image", "--format", what, "ddss-test"]));
-    for part in ["[/usr/bin/ddssd]", "DDSS_DIR=/run/ddss", "DDSS_STATE_DIR=/var/lib/ddss", "/var/lib/ddss:"] {
+    for part in [
+        "[/usr/bin/ddssd]",
+        "DDSS_DIR=/run/ddss",
+        "DDSS_STATE_DIR=/var/lib/ddss",
+        "/var/lib/ddss:",
+        " 65532:65532 ",
+        "/usr/bin/ddss ping",
+    ] {
         assert!(about.contains(part), "{part} is not in {about}");
     }
+    std::os::unix::fs::chown(node.path(), Some(65532), Some(65532)).unwrap();
     let made = run(&mut buildah(scratch.path(), &["from", "--pull-never", "localhost/ddss-test"]));
     let container = made.trim();
     let inside = |words: &[&str]| {
@@ -377,7 +401,7 @@ fn containerfile_copies_the_staged_files() {
     let copied = text.lines().find_map(|line| line.strip_prefix("COPY ")).unwrap();
     let (files, folder) = copied.rsplit_once(' ').unwrap();
     let start = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")).unwrap().trim_end_matches("\"]");
-    let words = ["FROM", "COPY", "ENV", "VOLUME", "ENTRYPOINT"];
+    let words = ["FROM", "COPY", "ENV", "VOLUME", "USER", "HEALTHCHECK", "ENTRYPOINT"];
     let others = text
         .lines()
         .filter(|line| !line.starts_with('#') && !words.iter().any(|word| line.starts_with(&format!("{word} "))));
