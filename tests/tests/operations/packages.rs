@@ -132,6 +132,19 @@ fn debian_package_is_complete_and_its_daemon_serves() {
     );
 }
 
+// If this failed, Debian's own check would find faults in the package.
+#[test]
+fn debian_package_has_no_faults_that_lintian_finds() {
+    const NAME: &str = "debian_package_has_no_faults_that_lintian_finds";
+    if !is_there("lintian") {
+        return skipped(NAME, "lintian is missing");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
+    let made = run(make.args(["--deb-only", "--programs"]).arg(programs()).arg("--out").arg(scratch.path()));
+    run(Command::new("lintian").args(["--fail-on", "error,warning"]).arg(made.lines().last().unwrap()));
+}
+
 // If this failed, users could not verify that a package was built from the sources that it names.
 #[test]
 fn packages_of_equal_programs_are_equal() {
