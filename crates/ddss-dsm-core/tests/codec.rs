@@ -141,6 +141,27 @@ proptest! {
         }
     }
 
+    // If this failed, a run would end or begin where blocks of bytes meet that are compared together.
+    #[test]
+    fn long_runs_are_found_over_the_edges_of_blocks(
+        lengths in proptest::collection::vec(1usize..200, 1..12),
+        changes in proptest::collection::vec(1u8.., 200),
+        first_is_changed: bool,
+    ) {
+        let bytes: usize = lengths.iter().sum();
+        let (mut page, mut expected, mut offset, mut is_changed) = (vec![7; bytes], Vec::new(), 0, first_is_changed);
+        for length in lengths {
+            if is_changed {
+                page[offset..offset + length].iter_mut().zip(&changes).for_each(|(byte, change)| *byte ^= change);
+                expected.push(Run { offset: offset as u32, bytes: length as u32 });
+            }
+            (offset, is_changed) = (offset + length, !is_changed);
+        }
+        let mut runs = Vec::new();
+        find_runs(&vec![7; bytes], &page, &mut runs);
+        prop_assert_eq!(runs, expected);
+    }
+
     // If this failed, a diff would lose a changed byte, or send an unchanged one, which may be another rank's.
     #[test]
     fn runs_are_the_changed_bytes_and_nothing_else(
