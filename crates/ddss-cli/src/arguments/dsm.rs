@@ -50,6 +50,9 @@ pub(crate) struct DsmRunOptions {
     /// Order of diffs and fetches
     #[arg(long, value_enum, default_value_t = OrderingName::Stamped)]
     pub(crate) ordering: OrderingName,
+    /// Stamps that report one-sided diffs to a home
+    #[arg(long, value_enum, default_value_t = StampsName::Home)]
+    pub(crate) stamps: StampsName,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
@@ -110,6 +113,15 @@ pub(crate) enum OrderingName {
     Stamped,
     /// A release waits until its writes are placed
     Placed,
+}
+
+/// Stamps of one-sided diffs.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum StampsName {
+    /// One for all pages of a home
+    Home,
+    /// One for each page: readers wait less, homes have more messages
+    Page,
 }
 
 fn rank_range(text: &str) -> Result<(u16, u16), String> {

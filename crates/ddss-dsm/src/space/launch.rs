@@ -30,6 +30,7 @@ pub struct Launch {
     listen: IpAddr,
     protocol: Protocol,
     ordering: Ordering,
+    stamps: Stamps,
     trace: Option<PathBuf>,
 }
 
@@ -57,20 +58,25 @@ impl Launch {
             "placed" => Ordering::Placed,
             _ => return Err(SpaceError::NotLaunched("DDSS_DSM_ORDERING")),
         };
+        let stamps = match value("DDSS_DSM_STAMPS").as_deref().unwrap_or("home") {
+            "home" => Stamps::PerHome,
+            "page" => Stamps::PerPage,
+            _ => return Err(SpaceError::NotLaunched("DDSS_DSM_STAMPS")),
+        };
         let listen = match value("DDSS_DSM_LISTEN") {
             Ok(address) => address.parse().map_err(|_| SpaceError::NotLaunched("DDSS_DSM_LISTEN"))?,
             Err(_) => Ipv4Addr::LOCALHOST.into(),
         };
         let (rank, ranks) = (number("DDSS_DSM_RANK")?, number("DDSS_DSM_RANKS")?);
         let trace = value("DDSS_DSM_TRACE").ok().map(PathBuf::from);
-        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, listen, protocol, ordering, trace })
+        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, listen, protocol, ordering, stamps, trace })
     }
 
     /// Returns options for a space of so many bytes.
     pub fn options(&self, bytes: u64) -> SpaceOptions {
         let mut options = SpaceOptions::new(self.ranks, bytes).rank(self.rank).listen(self.listen);
         options.trace.clone_from(&self.trace);
-        options.protocol(self.protocol, self.ordering, Stamps::PerHome)
+        options.protocol(self.protocol, self.ordering, self.stamps)
     }
 }
 
@@ -90,7 +96,8 @@ mod tests {
         let all = &[("DDSS_DSM_SPACE", "heat"), ("DDSS_DSM_RANK", "2"), ("DDSS_DSM_RANKS", "4")];
         let launch = of(all).unwrap();
         assert_eq!((launch.space.as_str(), launch.rank, launch.ranks), ("heat", 2, 4));
-        assert_eq!((launch.protocol, launch.ordering), (Protocol::NewGenDsm, Ordering::Stamped));
+        let defaults = (Protocol::NewGenDsm, Ordering::Stamped, Stamps::PerHome);
+        assert_eq!((launch.protocol, launch.ordering, launch.stamps), defaults);
         assert_eq!(
             of(&all[..2]).unwrap_err().to_string(),
             "DDSS_DSM_RANKS is not set or unknown: start this program with `ddss dsm run -n 4 -- PROGRAM`"
@@ -98,5 +105,6 @@ mod tests {
         assert!(of(&[("DDSS_DSM_RANK", "-1")]).is_err());
         assert!(of(&[("DDSS_DSM_LISTEN", "here")]).unwrap_err().to_string().starts_with("DDSS_DSM_LISTEN"));
         assert!(of(&[("DDSS_DSM_PROTOCOL", "lrc")]).unwrap_err().to_string().starts_with("DDSS_DSM_PROTOCOL"));
+        assert!(of(&[("DDSS_DSM_STAMPS", "line")]).unwrap_err().to_string().starts_with("DDSS_DSM_STAMPS"));
     }
 }

@@ -110,6 +110,7 @@ fn start(options: &DsmRunOptions, space: &str, rank: u16, traces: Option<&Traces
         command.env("DDSS_DSM_RANK", rank.to_string()).env("DDSS_DSM_RANKS", options.count.to_string());
         command.env("DDSS_DSM_PROTOCOL", name(options.protocol.to_possible_value()));
         command.env("DDSS_DSM_ORDERING", name(options.ordering.to_possible_value()));
+        command.env("DDSS_DSM_STAMPS", name(options.stamps.to_possible_value()));
         if let Some(traces) = traces {
             command.env("DDSS_DSM_TRACE", traces.folder());
         }
