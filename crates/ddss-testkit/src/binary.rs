@@ -22,36 +22,41 @@ use crate::repo_lints::workspace_root;
 /// Arguments that make cargo build the released programs.
 const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli", "--features", "rdma"];
 
+/// Programs that cargo has built, by name.
+type Built = OnceLock<Result<HashMap<String, PathBuf>, String>>;
+
 /// Builds the program called `name` (`ddssd` or `ddss`) and returns its path.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
-    static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
-    if let Some(program) = already_built(name) {
-        return program;
-    }
-    let programs = BUILT.get_or_init(|| build(PROGRAMS)).as_ref().map_err(|error| Error::Build(error.clone()))?;
-    programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
+    static BUILT: Built = OnceLock::new();
+    find(name, name, &BUILT, PROGRAMS)
+}
+
+/// Builds the program called `name` of `ddss-apps` and returns its path.
+pub fn application(name: &str) -> Result<PathBuf, Error> {
+    static BUILT: Built = OnceLock::new();
+    find(name, name, &BUILT, &["--bins", "--package", "ddss-apps"])
 }
 
 /// Builds the example called `name` and returns its path.
 pub fn example(name: &str) -> Result<PathBuf, Error> {
-    static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
-    if let Some(example) = already_built(&format!("examples/{name}")) {
-        return example;
-    }
-    let examples = BUILT.get_or_init(|| build(&["--examples", "--package", "ddss-examples", "--package", "ddss-apps"]));
-    let examples = examples.as_ref().map_err(|error| Error::Build(error.clone()))?;
-    examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
+    static BUILT: Built = OnceLock::new();
+    let what = ["--examples", "--package", "ddss-examples", "--package", "ddss-apps"];
+    find(name, &format!("examples/{name}"), &BUILT, &what)
 }
 
 /// Builds the preload library and returns its path.
 pub fn preload_library() -> Result<PathBuf, Error> {
-    static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
-    if let Some(library) = already_built("libddss_preload.so") {
-        return library;
+    static BUILT: Built = OnceLock::new();
+    find("ddss_preload", "libddss_preload.so", &BUILT, &["--lib", "--package", "ddss-preload"])
+}
+
+/// Returns the path of a target: `file` below `DDSS_BIN_DIR`, or what the first call builds.
+fn find(name: &str, file: &str, built: &Built, what: &[&str]) -> Result<PathBuf, Error> {
+    if let Some(program) = already_built(file) {
+        return program;
     }
-    let built = BUILT.get_or_init(|| build(&["--lib", "--package", "ddss-preload"]));
-    let built = built.as_ref().map_err(|error| Error::Build(error.clone()))?;
-    built.get("ddss_preload").cloned().ok_or_else(|| Error::NoSuchProgram("ddss_preload".to_owned()))
+    let programs = built.get_or_init(|| build(what)).as_ref().map_err(|error| Error::Build(error.clone()))?;
+    programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
 /// Returns the file below `DDSS_BIN_DIR`, if that variable is set.

@@ -4,7 +4,7 @@
 //! beside the code.
 //!
 //! * [`Daemon`] is a real `ddssd` process with its own directory and address. A test can kill, stop and restart it.
-//! * [`Process`] is any other program; dropping it kills the program. [`binary`] and [`example`] build the programs of
+//! * [`Process`] is any other program; dropping it kills the program. [`binary`], [`application`] and [`example`] build the programs of
 //!   the workspace.
 //! * [`copy_program`] copies a program to a place where another user can start it.
 //! * [`ScriptedClient`] is a client process that executes one call for each line that its test sends.
@@ -49,7 +49,7 @@ pub mod repo_lints;
 mod retry;
 mod set_on_drop;
 
-pub use binary::{binary, example, preload_library, static_programs, static_target};
+pub use binary::{application, binary, example, preload_library, static_programs, static_target};
 pub use block_on::block_on;
 pub use commands::command_tree::{Flags, commands};
 pub use commands::run::{CommandOutput, run_ddss};
