@@ -75,7 +75,10 @@ pub enum Error {
     /// A list of work failed.
     #[error(transparent)]
     Queue(#[from] ddss_river::QueueError),
-    /// A program of flows failed, or its output is wrong.
+    /// A space of shared pages ended, or refused a call.
+    #[error(transparent)]
+    Space(#[from] ddss_dsm::SpaceError),
+    /// A program of flows or of shared pages failed, or its output is wrong.
     #[error("{0}")]
     Wrong(String),
     /// A daemon or a server did not start or end as it should.

@@ -1,6 +1,6 @@
 //! Real programs on DDSS, next to the same programs without it. Each is small enough to learn from.
 //!
-//! The programs use only the client crate `ddss`, [`filters`] only streams, and [`river`] flows.
+//! The programs use only the client crate `ddss`, [`filters`] only streams, [`river`] flows, and [`dsm`] shared pages.
 //!
 //! * [`storage`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
 //! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
@@ -11,6 +11,7 @@
 //!   chooses a web server by them.
 //! * [`filters`]: programs made of filters, each a process: a virtual microscope and the surface of a reservoir.
 //! * [`river`]: a copy, a sort, a hash join and an image loader, as flows of several processes.
+//! * [`dsm`]: Barnes-Hut, a travelling salesman, a radix sort and a three-dimensional FFT, on pages that several processes share.
 //! * [`cache`] and [`locks`]: a read-through cache and a lock manager.
 //! * [`peer_servers`]: the daemons and servers of tests and benches.
 //!
@@ -39,10 +40,12 @@
 pub mod cache;
 pub mod checkpoint;
 pub mod datasets;
+pub mod dsm;
 mod error;
 pub mod filters;
 pub mod locks;
 pub mod monitor;
+mod names;
 mod page;
 pub mod peer_servers;
 pub mod river;

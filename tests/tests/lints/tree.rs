@@ -60,7 +60,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-sim", &["ddss-core", "ddss-dsm-core", "ddss-engine", "ddss-river-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss-client"], &[]),
-    rule("ddss-apps", &["ddss-client", "ddss-river", "ddss-stream", "ddss-testkit"], &["ddssd"]),
+    rule("ddss-apps", &["ddss-client", "ddss-dsm", "ddss-river", "ddss-stream", "ddss-testkit"], &["ddssd"]),
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     // The examples use the client crate as applications do, and start a node of their own.

@@ -1,9 +1,8 @@
 //! Settings of a run.
 
+use crate::names::names;
 use ddss_river::flow::{Each, Edge};
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// Bytes of a message at most: a block of records with its header, or a piece of the output of a join.
 pub(super) const MESSAGE_BYTES_MAX: u32 = 128 << 10;
@@ -61,27 +60,6 @@ pub enum Keys {
 impl Keys {
     /// Both distributions.
     pub const ALL: [Self; 2] = [Self::Even, Self::Zipf];
-}
-
-macro_rules! names {
-    ($type:ident, $what:literal, $($value:ident = $name:literal),+) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$value => $name),+ })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = String;
-
-            fn from_str(name: &str) -> Result<Self, String> {
-                match name {
-                    $($name => Ok(Self::$value),)+
-                    _ => Err(format!("no {} is called {name}; there are: {}", $what, [$($name),+].join(", "))),
-                }
-            }
-        }
-    };
 }
 
 names!(Program, "program", Copy = "copy", Sort = "sort", Join = "join", Load = "load");
