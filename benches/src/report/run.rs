@@ -10,8 +10,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 /// The benches of this package, in the order in which they run. One that is not built is left out.
-pub const BENCHES: [&str; 11] =
-    ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "steps", "resource_cost", "wire", "apps", "river"];
+pub const BENCHES: [&str; 12] =
+    ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "steps", "resource_cost", "wire", "apps", "river", "dsm"];
 
 /// A bench that ran.
 #[derive(Debug, Clone, PartialEq)]
