@@ -57,7 +57,9 @@ fn run(connection: &Connection, stop: &OwnedFd) {
 impl Drop for HangupMonitor {
     fn drop(&mut self) {
         if self.connection.is_inherited() {
-            // The thread and the eventfd are those of a parent.
+            // The thread and the eventfd are those of a parent. Its handle would detach a thread of this process that has
+            // the same id.
+            std::mem::forget(self.thread.take());
             return;
         }
         // The counter of an eventfd that is written once is never full.

@@ -110,7 +110,9 @@ impl TimeoutThread {
 impl Drop for TimeoutThread {
     fn drop(&mut self) {
         if self.connection.is_inherited() {
-            // The thread and its eventfd are those of a parent.
+            // The thread and its eventfd are those of a parent. Its handle would detach a thread of this process that has
+            // the same id.
+            std::mem::forget(self.thread.take());
             return;
         }
         self.slots.stop.store(true, Ordering::Release);
