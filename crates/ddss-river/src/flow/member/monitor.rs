@@ -200,6 +200,8 @@ impl Monitor {
         while let Some(change) = self.membership.next_change() {
             match change {
                 Change::Replaced => return Some(Outcome::Fenced),
+                // Without its directory nobody learns of deaths: one member would do the work of all, and never end.
+                Change::Released => return Some(Outcome::Removed),
                 Change::LockFree(member) => {
                     if let Ok(Some(run)) = self.group.run_of(member) {
                         self.membership.evict(Incarnation { member, run }, false);
