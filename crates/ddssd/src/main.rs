@@ -221,11 +221,6 @@ fn stop_after_departure(departure: Departure, service: Node) -> Result<(), Daemo
             );
             Err(DaemonError { code: ExitReason::Settings.code(), error: sentence.into() })
         }
-        Departure::OtherRelease => {
-            let sentence =
-                format!("{node} has no protocol in common with the leader of its cluster: the log names both releases");
-            Err(DaemonError { code: ExitReason::Settings.code(), error: sentence.into() })
-        }
         _ => {
             let sentence = format!(
                 "{node} was removed from its cluster, which has released its names: it cannot come back under this number. \

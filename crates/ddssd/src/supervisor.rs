@@ -41,8 +41,6 @@ pub enum Departure {
     Removed,
     /// A copy of its state folder is the node now.
     Superseded,
-    /// The leader of its cluster is of a release that it does not understand.
-    OtherRelease,
 }
 
 impl Supervisor {

@@ -37,7 +37,7 @@ const RECONCILE_NAMES_MAX: usize = 64;
 
 /// Runs the periodic checks until the runtime ends.
 pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: NameComparison, pages: Vec<StatusPage>) {
-    let (mut leading_since, mut checked_term) = (None, 0);
+    let mut leading_since = None;
     let began = Instant::now();
     let mut probed = began;
     loop {
@@ -86,9 +86,6 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: N
             }
         }
         context.announce_self(run).await;
-        if let Err(why) = context.check_release_of_leader(&mut checked_term).await {
-            context.stop_not_understood(&why).await;
-        }
         context.reconcile_names(&mut names).await;
         context.build_snapshot_when_due().await;
     }

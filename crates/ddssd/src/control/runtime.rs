@@ -456,15 +456,15 @@ pub(crate) fn join(
     let joining = async {
         let mut leader: Option<Member> = None;
         loop {
-            let mut why = Vec::new();
+            let mut reasons = Vec::new();
             let places = match leader.take() {
                 Some(leader) => vec![leader.address],
                 None => resolve(address, RESOLVE_MAX).await.unwrap_or_else(|error| {
-                    why.push(format!("its address cannot be found: {error}"));
+                    reasons.push(format!("its address cannot be found: {error}"));
                     Vec::new()
                 }),
             };
-            let (count, mut refusals) = (places.len(), 0);
+            let (count, mut refusals, mut is_foreign) = (places.len(), 0, false);
             for place in places {
                 // An id of another state folder is not assigned to this node again.
                 if let Some(node) = node
@@ -472,15 +472,17 @@ pub(crate) fn join(
                         .ask(Member { address: place }, &Call::WhoIs { node, registration }, CONNECT_MAX)
                         .await
                 {
-                    return Err(refused(why));
+                    return Err(failed(why));
                 }
                 let release = rpc_client.ask_release(Member { address: place }, CONNECT_MAX).await;
                 if let Some(why) = release.and_then(|release| release.refusal(format_args!("the node at {place}"))) {
-                    return Err(refused(why));
+                    (refusals, is_foreign) = (refusals + 1, true);
+                    reasons.push(why);
+                    continue;
                 }
                 let reason = match rpc_client.ask(Member { address: place }, &call, CONNECT_MAX * 2).await {
                     Ok(Reply::Joined { node, cluster }) => return Ok((NodeId(node), cluster)),
-                    Ok(Reply::Refused(why)) => return Err(refused(why)),
+                    Ok(Reply::Refused(why)) => return Err(failed(why)),
                     Ok(Reply::NotLeader(Some(other))) => {
                         leader = Some(other);
                         "its leader is changing".to_owned()
@@ -495,14 +497,15 @@ pub(crate) fn join(
                         format!("{place}: {error}")
                     }
                 };
-                why.push(reason);
+                reasons.push(reason);
                 if leader.is_some() {
                     break;
                 }
             }
             // One wrong address of a name keeps nobody from the others.
             if Instant::now() >= end || (count > 0 && refusals == count) {
-                return Err(failed(why.join("; ")));
+                let why = reasons.join("; ");
+                return Err(if is_foreign && refusals == count { refused(why) } else { failed(why) });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

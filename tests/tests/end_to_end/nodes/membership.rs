@@ -217,8 +217,7 @@ fn removed_node_that_returns_registers_no_names_and_exits() {
     old.arg("--dir").arg(folder.path());
     let mut old = Process::start(old, folder.path(), "old").unwrap();
     let status = old.wait(PATIENCE).unwrap().expect("it does not start");
-    // The unit does not repeat such a start.
-    assert_eq!(status.code(), Some(2), "{}", old.stderr());
+    assert_eq!(status.code(), Some(6), "{}", old.stderr());
     assert!(old.stderr().contains("number 3 was removed from the cluster"), "{}", old.stderr());
 }
 

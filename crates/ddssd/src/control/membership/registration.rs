@@ -133,36 +133,14 @@ impl Context {
         }
     }
 
-    /// Asks the leader for its release, once a term: nodes that start at the same time do not answer each other before. An
-    /// error says that this node does not understand the leader. The leader stays: otherwise one node of another release would
-    /// end all the others.
-    pub(in crate::control) async fn check_release_of_leader(&self, checked_term: &mut u64) -> Result<(), String> {
-        let term = self.raft.metrics().borrow().current_term;
-        let Some(leader) = self.leader().filter(|_| *checked_term != term && !self.is_leader()) else { return Ok(()) };
-        let Some(release) = self.rpc_client.ask_release(leader, CALL_MAX).await else { return Ok(()) };
-        *checked_term = term;
-        release.refusal(format_args!("the leader at {leader}")).map_or(Ok(()), Err)
-    }
-
-    /// Stops this daemon, because another daemon is this node now.
+    /// Stops this daemon, because another daemon is this node now. From now on it sends nothing, and disclaims no name.
     pub(in crate::control) async fn stop_superseded(&self, why: &str) {
         tracing::error!(why, "this daemon is not the node any more that it was: stopping");
-        self.stop_as(Departure::Superseded).await;
-    }
-
-    /// Stops this daemon, because it does not understand the leader.
-    pub(in crate::control) async fn stop_not_understood(&self, why: &str) {
-        tracing::error!(why, "the leader has no protocol in common with this node: stopping");
-        self.stop_as(Departure::OtherRelease).await;
-    }
-
-    /// Stops this daemon. From now on it sends nothing, and disclaims no name.
-    async fn stop_as(&self, how: Departure) {
         self.membership.has_left.store(true, Ordering::Release);
         if let Err(error) = self.raft.shutdown().await {
             tracing::debug!(%error, "the Raft group of this node had stopped before");
         }
-        self.rpc_client.removal.stop(how);
+        self.rpc_client.removal.stop(Departure::Superseded);
     }
 }
 
