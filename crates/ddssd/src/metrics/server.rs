@@ -16,11 +16,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
 
 /// Concurrent connections; one more ends the oldest.
 const CONNECTIONS_MAX: usize = 32;
+/// Concurrent live pages.
+const VIEWERS_MAX: usize = 8;
 /// Size limit of a request head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Time limit of a connection.
@@ -66,8 +69,9 @@ impl Metrics {
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
             runtime.block_on(async {
-                let reader = CachedReader { sources, last: Mutex::new(None), is_loopback: bound.ip().is_loopback() };
-                let reader = Arc::new(reader);
+                let viewers = Arc::new(Semaphore::new(VIEWERS_MAX));
+                let is_loopback = bound.ip().is_loopback();
+                let reader = Arc::new(CachedReader { sources, last: Mutex::new(None), viewers, is_loopback });
                 tokio::select! {
                     () = serve(listener, reader) => {}
                     // An error means that the sender was dropped, which also stops the server.
@@ -102,6 +106,8 @@ impl Drop for Metrics {
 struct CachedReader {
     sources: MetricsSources,
     last: Mutex<Option<Arc<Read>>>,
+    /// Room for live pages.
+    viewers: Arc<Semaphore>,
     /// True if only this machine reaches the server.
     is_loopback: bool,
 }
@@ -140,10 +146,9 @@ impl CachedReader {
         event(&older.moment(), &newer.moment(), memory_folder).map(|event| event.to_string())
     }
 
-    /// Returns the live page with what is now.
-    fn page(&self, read: &Read, shows_names: bool) -> String {
-        // Nothing in a name may end the element.
-        let first = self.event(read, read, shows_names).unwrap_or_default().replace('<', "\\u003c");
+    /// Returns the live page with what is now. Names come with the first event: they may hold markup.
+    fn page(&self, read: &Read) -> String {
+        let first = self.event(read, read, false).unwrap_or_default();
         PAGE.replacen(FIRST_EVENT, &first, 1)
     }
 }
@@ -170,7 +175,7 @@ async fn serve(listener: TcpListener, reader: Arc<CachedReader>) {
         let reader = Arc::clone(&reader);
         let connection = tokio::spawn(async move {
             // A slow client loses its connection and may ask again. So does a browser whose events have ended.
-            let _ = serve_connection(stream, &reader).await;
+            let _ = serve_connection(stream, reader).await;
         });
         connections.push_back(connection.abort_handle());
     }
@@ -181,15 +186,25 @@ async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     tokio::time::timeout(CONNECTION_MAX, step).await?
 }
 
-async fn serve_connection(mut stream: TcpStream, reader: &CachedReader) -> io::Result<()> {
-    let head = in_time(read_head(&mut stream)).await?;
-    if let Head::Whole(head) = &head
-        && let Some("/events") = target(head).filter(|_| head.starts_with(b"GET "))
+async fn serve_connection(mut stream: TcpStream, reader: Arc<CachedReader>) -> io::Result<()> {
+    let mut head = in_time(read_head(&mut stream)).await?;
+    if let Head::Whole(request) = &head
+        && let Some("/events") = target(request).filter(|_| request.starts_with(b"GET "))
     {
-        let shows_names = reader.is_loopback && is_for_this_machine(head);
-        return tokio::time::timeout(EVENTS_MAX, send_events(&mut stream, reader, shows_names)).await?;
+        let Ok(viewer) = Arc::clone(&reader.viewers).try_acquire_owned() else {
+            head = Head::Crowded;
+            return in_time(serve_answer(stream, head, &reader)).await;
+        };
+        let shows_names = reader.is_loopback && is_for_this_machine(request);
+        // Other connections are short: they do not end this one.
+        tokio::spawn(async move {
+            // A browser asks again.
+            let _ = tokio::time::timeout(EVENTS_MAX, send_events(&mut stream, &reader, shows_names)).await;
+            drop(viewer);
+        });
+        return Ok(());
     }
-    in_time(serve_answer(stream, head, reader)).await
+    in_time(serve_answer(stream, head, &reader)).await
 }
 
 /// Sends an event a second until the browser is gone.
@@ -199,14 +214,17 @@ async fn send_events(stream: &mut TcpStream, reader: &CachedReader, shows_names:
     in_time(stream.write_all(head.as_bytes())).await?;
     let unreadable = || io::Error::other("the status page cannot be read");
     let mut older = reader.read().ok_or_else(unreadable)?;
+    let mut pauses = tokio::time::interval(EVENT_INTERVAL);
+    pauses.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        pauses.tick().await;
         let newer = reader.read().ok_or_else(unreadable)?;
         let event = reader.event(&older, &newer, shows_names).ok_or_else(unreadable)?;
         in_time(stream.write_all(format!("data: {event}\n\n").as_bytes())).await?;
         older = newer;
-        // A browser says nothing more: its end is an end of the stream.
-        match tokio::time::timeout(EVENT_INTERVAL, stream.read(&mut [0; 64])).await {
-            Ok(Ok(1..)) | Err(_) => {}
+        // A browser says nothing more: whatever comes is the end of the stream.
+        match tokio::time::timeout(EVENT_INTERVAL / 2, stream.read(&mut [0; 1])).await {
+            Err(_) => {}
             Ok(ended) => return ended.map(drop),
         }
     }
@@ -216,6 +234,7 @@ async fn serve_answer(mut stream: TcpStream, head: Head, reader: &CachedReader) 
     let answer = match head {
         Head::Whole(head) => answer(&head, reader),
         Head::TooLong => HttpAnswer::plain(431, "Request Header Fields Too Large", "the request is too long\n"),
+        Head::Crowded => HttpAnswer::plain(503, "Service Unavailable", "too many live pages are open\n"),
         Head::Ended => return Ok(()),
     };
     stream.write_all(answer.head().as_bytes()).await?;
@@ -230,6 +249,8 @@ async fn serve_answer(mut stream: TcpStream, head: Head, reader: &CachedReader) 
 enum Head {
     Whole(Vec<u8>),
     TooLong,
+    /// A live page more than there may be.
+    Crowded,
     Ended,
 }
 
@@ -352,14 +373,8 @@ fn answer(head: &[u8], reader: &CachedReader) -> HttpAnswer {
     let read = if known { reader.read() } else { None };
     let mut answer = match (path, read) {
         ("/", Some(read)) => {
-            let page = reader.page(&read, reader.is_loopback && is_for_this_machine(head));
-            HttpAnswer {
-                code: 200,
-                reason: "OK",
-                kind: "text/html; charset=utf-8",
-                body: Body::Page(page),
-                has_body: true,
-            }
+            let body = Body::Page(reader.page(&read));
+            HttpAnswer { code: 200, reason: "OK", kind: "text/html; charset=utf-8", body, has_body: true }
         }
         ("/metrics", Some(read)) => HttpAnswer {
             code: 200,
