@@ -26,8 +26,8 @@ pub(super) fn run_as_consumer() -> bool {
     let queue = Queue::open(&client, name, QueueOptions::new()).expect("the queue is open");
     let mut consumer = queue.consumer().expect("the queue is open");
     let message = consumer.take().expect("a message comes");
-    println!("taken");
-    io::stdout().flush().expect("the parent reads the pipe");
+    let mut out = io::stdout().lock();
+    writeln!(out, "taken").and_then(|()| out.flush()).expect("the parent reads the pipe");
     // The parent kills this process. If the parent is gone, its standard input has ended.
     let _ended = io::stdin().lines().next();
     drop(message);
