@@ -396,7 +396,8 @@ fn container_node_serves_clients_on_the_host() {
     };
     let counters: serde_json::Value = serde_json::from_str(&outside(&["counters", "--json"])).unwrap();
     let contained = Contained(counters["daemon"]["pid"].as_u64().unwrap() as u32);
-    outside(&["allocate", "scores", "4096"]);
+    // The user of the container reads what root has put.
+    outside(&["allocate", "scores", "4096", "--mode", "644"]);
     outside(&["put", "scores", "hello"]);
     assert_eq!(run(&mut inside(&["/usr/bin/ddss", "get", "scores", "--length", "5"])).trim_end(), "hello");
     assert_eq!(outside(&["get", "scores", "--length", "5"]), "hello");
