@@ -24,7 +24,7 @@ const SLOW_DISK: u64 = 2;
 pub struct FigurePoint {
     /// Number of the figure.
     pub figure: u8,
-    /// What is compared: `queue`, `static`, `recall-off`, `mirrored`, `plain`, `ideal`, or a perturbation of figure 1.
+    /// Compared way: `queue`, `static`, `recall-off`, `mirrored`, `plain`, `ideal`, or a perturbation of figure 1.
     pub series: &'static str,
     /// Number of slow disks or processors.
     pub slow: usize,

@@ -510,15 +510,22 @@ pub(crate) fn join(
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let joined = runtime.block_on(async {
-        tokio::select! {
-            joined = joining => joined,
-            () = wait_for_stop(stop_flag) => Err(StartError::Stopped { address: address.clone() }),
-        }
-    });
+    let joined = runtime.block_on(unless_stopped(joining, stop_flag, address));
     // Shutdown does not wait for a name service that does not answer.
     runtime.shutdown_background();
     joined
+}
+
+/// Joins the cluster at `address`, unless the flag is set before.
+async fn unless_stopped<T>(
+    joining: impl Future<Output = Result<T, StartError>>,
+    stop_flag: &AtomicBool,
+    address: &HostPort,
+) -> Result<T, StartError> {
+    tokio::select! {
+        joined = joining => joined,
+        () = wait_for_stop(stop_flag) => Err(StartError::Stopped { address: address.clone() }),
+    }
 }
 
 /// Waits until the flag is set.
