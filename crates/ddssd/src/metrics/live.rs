@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const PAGE: &str = include_str!("live.html");
 /// Place in the page of what is shown before the first event comes.
 pub(super) const FIRST_EVENT: &str = "{\"first\":null}";
-/// What the page may do: run its own program, and ask this server for events.
+/// Permissions of the page: its own program, and events of this server.
 pub(super) const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'";
 /// Time between two events.
 pub(super) const EVENT_INTERVAL: Duration = Duration::from_secs(1);
