@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ddss_testkit::{
-    DaemonOptions, NetworkNamespaces, Process, TEST_KEY, TempNode, allow_founding, binary, free_tcp_port, run_ddss,
-    skipped, write_key,
+    Daemon, DaemonOptions, NetworkNamespaces, Process, TEST_KEY, TempNode, allow_founding, binary, free_tcp_port,
+    run_ddss, skipped, write_key,
 };
 
 /// Time limit on a machine that runs other tests.
@@ -188,4 +188,41 @@ fn node_joins_by_a_name_whose_other_address_has_another_key() {
         daemon.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
         daemon.end().unwrap();
     }
+}
+
+// If this failed, a machine that was installed anew would keep a number that its cluster refuses for ever.
+#[test]
+fn node_that_lost_its_state_joins_anew_when_its_number_is_removed() {
+    // Both have a majority without the third.
+    let [first, _second] = Daemon::pair().unwrap();
+    let node = TempNode::new().unwrap();
+    write_key(node.path(), TEST_KEY).unwrap();
+    let listen = format!("127.0.0.1:{}", free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap());
+    let (join, state) = (first.listen().to_string(), node.path().join("state"));
+    let join = || start(node.path(), &["--listen", &listen, "--join", &join]);
+    let mut daemon = join();
+    daemon.wait_until(PATIENCE, |process| process.stdout().contains("ready node 3 ")).unwrap();
+    // A node that is ready may be unknown for a moment: nothing stands against it yet.
+    let (end, mut said) = (Instant::now() + PATIENCE, String::new());
+    while said.matches("\"voter\":true").count() < 3 {
+        assert!(Instant::now() < end, "{said}");
+        said = run_ddss(first.folder(), &["nodes", "--json"], "").unwrap().out.replace(' ', "");
+    }
+    daemon.end().unwrap();
+    for lost in [&state, &node.path().join("memory")] {
+        std::fs::remove_dir_all(lost).unwrap();
+    }
+    write_key(node.path(), TEST_KEY).unwrap();
+    let mut refused = join();
+    let ended = refused.wait(PATIENCE).unwrap();
+    let ended = ended.unwrap_or_else(|| panic!("it was not refused: {} {}", refused.stdout(), refused.stderr()));
+    let text = refused.stderr();
+    assert!(!ended.success() && text.contains("ddss cluster remove 3"), "{ended}: {text}");
+    assert!(!state.join("node.json").exists(), "it has kept the number");
+    // A leader that is busy with the end of the node may take longer than the command waits.
+    while run_ddss(first.folder(), &["cluster", "remove", "3"], "").unwrap().code != 0 {
+        assert!(Instant::now() < end, "the node is not removed");
+    }
+    let mut daemon = join();
+    daemon.wait_until(PATIENCE, |process| process.stdout().contains("ready node 4 ")).unwrap();
 }

@@ -466,11 +466,8 @@ pub(crate) fn join(
             };
             let (count, mut refusals, mut is_foreign) = (places.len(), 0, false);
             for place in places {
-                // An id of another state folder is not assigned to this node again.
                 if let Some(node) = node
-                    && let Ok(Reply::Refused(why)) = rpc_client
-                        .ask(Member { address: place }, &Call::WhoIs { node, registration }, CONNECT_MAX)
-                        .await
+                    && let Some(why) = identity_refusal(&rpc_client, place, node, registration).await
                 {
                     return Err(failed(why));
                 }
@@ -481,7 +478,11 @@ pub(crate) fn join(
                     continue;
                 }
                 let reason = match rpc_client.ask(Member { address: place }, &call, CONNECT_MAX * 2).await {
-                    Ok(Reply::Joined { node, cluster }) => return Ok((NodeId(node), cluster)),
+                    Ok(Reply::Joined { node, cluster }) => {
+                        // The node of this address, whose state is lost. This start would keep a number that it never may use.
+                        let refusal = identity_refusal(&rpc_client, place, node, registration).await;
+                        return refusal.map_or(Ok((NodeId(node), cluster)), |why| Err(failed(why)));
+                    }
                     Ok(Reply::Refused(why)) => return Err(failed(why)),
                     Ok(Reply::NotLeader(Some(other))) => {
                         leader = Some(other);
@@ -514,6 +515,19 @@ pub(crate) fn join(
     // Shutdown does not wait for a name service that does not answer.
     runtime.shutdown_background();
     joined
+}
+
+/// Returns why a member refuses a number to this node: it belongs to another state folder.
+async fn identity_refusal(
+    rpc_client: &RpcClient,
+    place: SocketAddr,
+    node: u16,
+    registration: Registration,
+) -> Option<String> {
+    match rpc_client.ask(Member { address: place }, &Call::WhoIs { node, registration }, CONNECT_MAX).await {
+        Ok(Reply::Refused(why)) => Some(why),
+        _ => None,
+    }
 }
 
 /// Joins the cluster at `address`, unless the flag is set before.

@@ -44,7 +44,11 @@ impl Context {
     /// Selects the voters as this leader sees the nodes.
     pub(crate) fn wanted_voters(&self, now: Instant, without: Option<u16>) -> BTreeSet<u64> {
         let voters = self.voters();
-        let nodes = self.members().into_iter().filter(|&(node, _)| Some(node) != without);
+        // A vote that a node gives before it is registered would be forgotten unseen, if its state is lost.
+        let is_known = |node: u16| {
+            voters.contains(&node.into()) || self.state_machine.read(|known| known.registration(node)).is_some()
+        };
+        let nodes = self.members().into_iter().filter(|&(node, _)| Some(node) != without && is_known(node));
         choose_voters(nodes.map(|(node, _)| VoterCandidate {
             node,
             is_leader: node == self.node,
