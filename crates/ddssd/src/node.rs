@@ -144,6 +144,9 @@ impl Node {
             folders.push(&config.state_folder);
         }
         locks.extend(StateDirLock::lock_all(&folders)?);
+        if config.state_folder.exists() {
+            state_dir::narrow_modes(&config.state_folder)?;
+        }
         // Before anything is discarded.
         check_founding(config)?;
         check_memory(config)?;

@@ -257,6 +257,9 @@ fn files_of_the_state_directory_are_private_whatever_the_umask_is() {
     let stored = run_ddss(daemon.folder(), &["allocate", "a", "4096", "--storage", "file"], "").unwrap();
     assert_eq!(stored.code, 0, "{stored:?}");
     daemon.process().end().unwrap();
+    // As an older release left it.
+    let log = daemon.folder().join("state/raft.log");
+    std::fs::set_permissions(log, std::fs::Permissions::from_mode(0o644)).unwrap();
     daemon.restart().unwrap();
     let (mut folders, mut files) = (vec![daemon.folder().join("state")], Vec::new());
     while let Some(folder) = folders.pop() {

@@ -1,9 +1,9 @@
 //! Folders of the daemon: created if missing, and locked against a second daemon.
 
 use rustix::fs::{Access, FlockOperation, access, flock};
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Failure to use a folder.
@@ -45,6 +45,20 @@ pub(crate) fn make(path: &Path) -> Result<(), StateDirError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
     let found = std::fs::symlink_metadata(path).map_err(unusable)?;
     if is_private(&found) { Ok(()) } else { Err(StateDirError::Foreign { path: path.to_owned() }) }
+}
+
+/// Takes the files of a folder away from other users. An older release made them with the modes that its umask left.
+pub(crate) fn narrow_modes(path: &Path) -> Result<(), StateDirError> {
+    let narrow = || {
+        for entry in std::fs::read_dir(path)? {
+            let (path, found) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+            if found.is_file() && found.mode() & 0o077 != 0 {
+                std::fs::set_permissions(&path, Permissions::from_mode(found.mode() & 0o700))?;
+            }
+        }
+        Ok(())
+    };
+    narrow().map_err(|source| StateDirError::Unusable { path: path.to_owned(), source })
 }
 
 /// Checks that [`make`] would succeed, without creating anything.
@@ -149,7 +163,7 @@ mod tests {
         assert!(matches!(StateDirLock::lock_by_file(&folder), Err(StateDirError::InUse { .. })));
         drop(first);
         assert!(StateDirLock::lock_by_file(&folder).is_ok());
-        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
         assert!(matches!(make(&folder), Err(StateDirError::Foreign { .. })));
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(StateDirLock::lock_by_file(&folder), Err(StateDirError::Unusable { .. })));
