@@ -199,7 +199,8 @@ fn record(number: c_long, distance: usize) {
 mod machine {
     use super::{WINDOW_BYTES, record};
 
-    /// Records the numbers in `mov $NUMBER, %eax` and `mov $NUMBER, %rax` before each `syscall`.
+    /// Records the numbers before each `syscall` in `mov $NUMBER, %eax`, `mov $NUMBER, %rax`, `push $NUMBER; pop %rax`, which
+    /// compilers choose for size, and `mov $NUMBER, %al`.
     pub(super) fn each_entry(code: &[u8]) {
         let mut from = 1;
         while let Some(at) = code.get(from..).and_then(find_second_byte).map(|offset| from + offset) {
@@ -212,6 +213,11 @@ mod machine {
                 let is_long = place >= 2 && window[place - 2..=place] == [0x48, 0xc7, 0xc0];
                 if bytes[0] == 0xb8 || is_long {
                     let number = i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
+                    record(number.into(), window.len() - place);
+                }
+            }
+            for (place, bytes) in window.windows(3).enumerate() {
+                if let [0x6a, number, 0x58] | [_, 0xb0, number] = *bytes {
                     record(number.into(), window.len() - place);
                 }
             }

@@ -1,7 +1,7 @@
 // A program whose calls reach the kernel by other ways than libc's usual names: numbers PART
 //
-// Both ends of its stream are its own. With RAW it has instructions that enter the kernel by themselves, with RING one
-// that makes a ring.
+// Both ends of its stream are its own. With RAW it has instructions that enter the kernel by themselves, with SMALL those of a
+// program that was compiled for size, with RING one that makes a ring.
 #define PROGRAM "numbers"
 #include "program.h"
 
@@ -59,6 +59,20 @@ static void connect_pair(int ends[2]) {
 #endif
 #endif
 
+// Closes a descriptor as a program that was compiled for size.
+static void close_small(int fd, int is_pushed) {
+#if defined SMALL && defined __x86_64__
+    long result = 0;
+    if (is_pushed)
+        __asm__ volatile("push $3\n\tpop %%rax\n\tsyscall" : "=&a"(result) : "D"(fd) : "rcx", "r11", "memory");
+    else
+        __asm__ volatile("xor %%eax, %%eax\n\tmov $3, %%al\n\tsyscall" : "=&a"(result) : "D"(fd) : "rcx", "r11", "memory");
+    CHECK(!result);
+#else
+    CHECK(!close(fd));
+#endif
+}
+
 // Closes a descriptor past `close`, and gives its number to the file.
 static void replace_by(int way, int fd, const char *path) {
     int file = open(path, O_RDWR);
@@ -76,6 +90,7 @@ static void replace_by(int way, int fd, const char *path) {
         case 7: CHECK(ENTER(SYS_dup3, file, fd, O_CLOEXEC, 0) == fd); return;
         case 8: CHECK(!ENTER(SYS_close_range, fd, fd, 0, 0)); break;
 #endif
+        case 9: case 10: close_small(fd, way == 9); break;
     }
     // Others may be free below it.
     do CHECK((file = open(path, O_RDWR)) >= 0 && file <= fd);

@@ -57,6 +57,8 @@ fn number_closed_by_a_raw_instruction_belongs_to_the_file_that_gets_it() {
     const NAME: &str = "number_closed_by_a_raw_instruction_belongs_to_the_file_that_gets_it";
     let Some(program) = Program::compile(NAME, "-DRAW") else { return };
     (6..9).for_each(|way| _ = program.run("reuse", way));
+    let Some(program) = Program::compile(NAME, "-DSMALL") else { return };
+    (9..11).for_each(|way| _ = program.run("reuse", way));
 }
 
 // If this failed, programs that call by number would read nothing, and would reset their streams.
