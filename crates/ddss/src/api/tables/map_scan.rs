@@ -193,6 +193,8 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapEntries<K, V> {
 
     /// Returns the next entry; `None` at the end.
     pub(crate) async fn next_entry(&mut self) -> Option<Result<Decoded<K, V>, Error>> {
+        // A large map that is nearly empty has many buckets before the next entry.
+        let time = self.map.segment().time().started();
         loop {
             if let Some((key, value)) = self.ready.pop_front() {
                 return Some(self.decode(&key, &value));
@@ -200,8 +202,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> MapEntries<K, V> {
             if self.is_ended {
                 return None;
             }
-            // A large map that is nearly empty has many buckets before the next entry.
-            match self.read_bucket(self.map.segment().time().started()).await {
+            match self.read_bucket(time).await {
                 Ok(is_read) => self.is_ended = !is_read,
                 Err(error) => {
                     self.is_ended = true;
