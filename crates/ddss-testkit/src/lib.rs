@@ -65,7 +65,7 @@ pub use nodes::scripted_client::ScriptedClient;
 pub use nodes::temp_node::{TempNode, free_tcp_port};
 pub use nodes::victim_member::VictimMember;
 pub use nodes::victim_node::VictimNode;
-pub use program_copy::copy_program;
+pub use program_copy::{copy_program, write_program};
 pub use public_api::{CrateDocs, Docs, PublicApi, public_api};
 pub use random::{Random, pattern};
 pub use retry::retry;

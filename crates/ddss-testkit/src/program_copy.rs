@@ -22,6 +22,14 @@ pub fn copy_program(program: &Path, path: &Path) -> Result<(), Error> {
     fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(Error::system(what()))
 }
 
+/// Writes a program of the shell, which another process puts in its place, as [`copy_program`] does.
+pub fn write_program(path: &Path, text: &str) -> Result<(), Error> {
+    let source = path.with_extension("text");
+    fs::write(&source, text).map_err(Error::system(format!("writing {}", source.display())))?;
+    copy_program(&source, path)?;
+    fs::remove_file(&source).map_err(Error::system(format!("removing {}", source.display())))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;

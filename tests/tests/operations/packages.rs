@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ddss_testkit::{
     DaemonOptions, Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped,
-    static_programs, static_target,
+    static_programs, static_target, write_program,
 };
 
 /// Runs a command to its end; returns its output.
@@ -432,8 +432,7 @@ fn installation_of_an_upgrade_says_that_the_daemon_was_not_restarted() {
     let folder = TempNode::new().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&path, text).unwrap();
         path
     };
     // No user is made on this machine, and its systemd is not called.

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, ConnectOptions, NodeId, Placement, ReplicationInfo, Spec};
 use ddss_testkit::{
     Daemon, DaemonOptions, PrivateMounts, Process, TEST_KEY, TempNode, binary, free_tcp_port, run_ddss, skipped,
-    write_key,
+    write_key, write_program,
 };
 use serde_json::Value;
 
@@ -325,8 +324,7 @@ fn killed_at_identity(folder: &Path, state: &Path) -> PathBuf {
         state.join("node.json.new").display(),
         binary("ddssd").unwrap().display()
     );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&program, &script).unwrap();
     program
 }
 

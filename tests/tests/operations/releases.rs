@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, free_tcp_port, repo_lints, run_ddss};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, free_tcp_port, repo_lints, run_ddss, write_program};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,9 +61,11 @@ fn version_names_commit_and_ranges() {
 #[test]
 fn nodes_report_their_releases_and_the_protocol_that_all_speak() {
     let [a, mut b] = Daemon::pair().unwrap();
-    let seen = until(&a, &["cluster", "status"], |seen| seen["level"] == 17);
-    assert_eq!(seen["nodes"].as_array().unwrap().len(), 2);
-    let nodes = json(&a, &["nodes"]);
+    // Before the other one joins, the level is that of the first alone.
+    until(&a, &["cluster", "status"], |seen| {
+        seen["level"] == 17 && seen["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2)
+    });
+    let nodes = until(&a, &["nodes"], |nodes| nodes.as_array().is_some_and(|nodes| nodes.len() == 2));
     for node in nodes.as_array().unwrap() {
         let release = &node["release"];
         assert_eq!(
@@ -186,7 +188,7 @@ fn release_is_built_only_of_a_commit() {
     let script = repo_lints::workspace_root().join("scripts/release");
     std::fs::copy(script, folder.join("release")).unwrap();
     let package = "#!/bin/sh\necho \"a package of $DDSS_COMMIT\"\nexit 9\n";
-    write_script(&folder.join("package"), package);
+    write_program(&folder.join("package"), package).unwrap();
     std::fs::write(scratch.join("Cargo.toml"), "[workspace.package]\nversion = \"1.2.3\"\n").unwrap();
     let release =
         |variables: &[(&str, &str)]| run_in(scratch.path(), "bash", &["scripts/release", "build"], variables).1;
@@ -201,10 +203,4 @@ fn release_is_built_only_of_a_commit() {
     assert!(release(&[]).contains(&format!("a package of {commit}")));
     std::fs::write(scratch.join("Cargo.toml"), "[workspace.package]\nversion = \"1.2.4\"\n").unwrap();
     assert!(release(&[]).contains("the checkout has changes"));
-}
-
-/// Writes a program of the shell.
-fn write_script(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
