@@ -140,6 +140,10 @@ fn program_without_connections_is_counted() {
         assert!(Instant::now() < end, "the program is not counted: {:?}", ddss_stream::processes());
         std::thread::sleep(Duration::from_millis(2));
     }
+    let said = Command::new(binary("ddss").unwrap()).arg("streams").output().unwrap();
+    let said = [said.stdout, said.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    // Programs of other tests may have connections.
+    assert!(!said.contains("no program runs with the library"), "{said}");
 }
 
 /// The part of a child process, and no test of its own.
@@ -293,9 +297,10 @@ fn port_of(child: &mut Child) -> u16 {
 /// Returns the next line of a child that begins with these words.
 fn wait_for_line(child: &mut Child, words: &str) -> String {
     let (mut line, mut byte) = (String::new(), [0]);
-    let output = child.stdout.as_mut().unwrap();
     loop {
-        output.read_exact(&mut byte).unwrap();
+        if let Err(error) = child.stdout.as_mut().unwrap().read_exact(&mut byte) {
+            panic!("no {words:?}, but {line:?}: {error}, {:?}", child.wait());
+        }
         match byte[0] {
             b'\n' if line.starts_with(words) => return line,
             b'\n' => line.clear(),

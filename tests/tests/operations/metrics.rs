@@ -137,8 +137,14 @@ fn node_is_ready_when_leader_is_known() {
     while get(address, "/ready").0 != 200 {
         assert!(Instant::now() < end, "a cluster of one never has a leader: {}", get(address, "/ready").1);
     }
-    let (_, metrics) = get(address, "/metrics");
-    assert_eq!((value(&metrics, "ddss_leader"), value(&metrics, "ddss_members")), (Some(1.0), Some(1.0)));
+    // The leader applies its own membership a moment later.
+    loop {
+        let (_, metrics) = get(address, "/metrics");
+        if (value(&metrics, "ddss_leader"), value(&metrics, "ddss_members")) == (Some(1.0), Some(1.0)) {
+            break;
+        }
+        assert!(Instant::now() < end, "{metrics}");
+    }
     // A voter of three without its peers knows no leader.
     let others = [DaemonOptions::new(8).unwrap(), DaemonOptions::new(9).unwrap()];
     let lonely = DaemonOptions::new(7).unwrap().peer(&others[0]).peer(&others[1]);

@@ -4,6 +4,7 @@ use crate::deadline::Deadline;
 use crate::testing::{TestNode, block_on, poll_once};
 use crate::*;
 use crate::{ErrorKind, Spec};
+use std::task::Poll;
 
 #[test]
 fn batch_larger_than_ring_returns_each_reply() {
@@ -212,6 +213,13 @@ fn batch_attaches_to_its_shards_by_its_own_deadline() {
 #[test]
 fn end_of_the_daemon_between_two_steps_is_an_error_of_the_call() {
     // If this broke, a batch would report that no call had an effect although some had one.
+    // On a busy machine a daemon may answer both steps before the client looks: another one follows.
+    let error = (0..100).find_map(|_| error_of_a_daemon_that_ends_between_two_steps()).expect("a batch of two polls");
+    assert!(matches!(error.kind(), ErrorKind::NoDaemon | ErrorKind::DaemonGone), "{error}");
+}
+
+/// Ends a daemon behind the first step of a batch. Returns `None` if it had done both steps.
+fn error_of_a_daemon_that_ends_between_two_steps() -> Option<Error> {
     let node = TestNode::start();
     let client = Client::connect_with(node.options().local_reads(false).retries(false)).unwrap();
     let map: Map<u64, u64> = client.map("map").allocate(8).unwrap();
@@ -220,11 +228,9 @@ fn end_of_the_daemon_between_two_steps_is_an_error_of_the_call() {
     let ticket = batch.map_put(&map, &1, &2, EntryOptions::new().if_version(first.version)).unwrap();
     let (tasks, (gets, _)) = (client.aio().unwrap(), node.gets(0));
     let mut run = Box::pin(tasks.run(batch));
-    assert!(poll_once(&mut run).is_pending());
+    let Poll::Pending = poll_once(&mut run) else { return None };
     // The first step is done at its daemon, and not yet seen here.
     node.gets(gets + 1);
     drop(node);
-    let mut replies = block_on(run).expect("the first step was answered");
-    let error = replies.take(ticket).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::NoDaemon | ErrorKind::DaemonGone), "{error}");
+    block_on(run).expect("the first step was answered").take(ticket).err()
 }
