@@ -1,5 +1,6 @@
 //! Errors of a space.
 
+use crate::fault::PageFaults;
 use crate::sys::Refused;
 use ddss_dsm_core::{ConfigError, Failure, SettingsError};
 use ddss_group::{JoinError, RowError};
@@ -67,6 +68,12 @@ pub enum SpaceError {
         /// Behind its last byte.
         end: u64,
     },
+    /// The rank has joined without page faults.
+    #[error("this rank has joined without page faults: set `SpaceOptions::page_faults`, or use views")]
+    NoPageFaults,
+    /// Page faults cannot be used.
+    #[error("cannot use page faults ({0}): `ddss doctor` says what works here; views need none")]
+    PageFaults(PageFaults, #[source] io::Error),
     /// Too many views live.
     #[error("4096 views of this rank live: drop some")]
     ViewsFull,
@@ -192,6 +199,7 @@ impl From<Refused> for SpaceError {
         match refused {
             Refused::Borrowed(Range { start, end }) => Self::Borrowed { start, end },
             Refused::Full => Self::ViewsFull,
+            Refused::NoFaults => Self::NoPageFaults,
             // It was open: the space ended meanwhile.
             Refused::Closed => Self::Ended,
         }

@@ -6,7 +6,7 @@
 //!
 //! The engine is `ddss-dsm-core`, the members are those of `ddss-group`. This crate joins them: `transport` is the service
 //! thread of a rank, `space` a rank and what the engine answers, `view` typed regions, `checkpoint` their copies in DDSS, and `calls`
-//! what needs all of these. `report` publishes the counts of a rank, and `inspect` reads them. `check` finds races.
+//! what needs all of these. `fault` answers page faults. `report` publishes the counts of a rank, and `inspect` reads them. `check` finds races.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -16,11 +16,12 @@ mod calls;
 mod check;
 mod checkpoint;
 mod error;
+mod fault;
 mod inspect;
 mod report;
 pub mod snapshot;
 mod space;
-#[allow(unsafe_code, reason = "copies between a mapping that peers write and memory of this process")]
+#[allow(unsafe_code, reason = "mappings that peers write, and a handler of page faults")]
 mod sys;
 mod transport;
 mod view;
@@ -28,7 +29,8 @@ mod view;
 pub use check::{Race, Races};
 pub use ddss_dsm_core::{Failure, Homes, Ordering, Protocol, Rank, Stamps, Statistics};
 pub use error::SpaceError;
+pub use fault::PageFaults;
 pub use inspect::{HotPages, PageInfo, RankInfo, SpaceInfo};
 pub use space::{Launch, Section, Space, SpaceOptions};
-pub use sys::{ReadView, WriteView};
+pub use sys::{Cells, InPlace, ReadView, WriteView};
 pub use view::Region;

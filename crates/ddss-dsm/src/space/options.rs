@@ -1,10 +1,14 @@
 //! Options of a space.
 
 use super::directory::DIRECTORY_PAGES;
+use crate::error::SpaceError;
+use crate::fault::{DescribePage, Faults, PageFaults};
+use crate::sys::Frames;
 use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
-use ddss_group::Endpoint;
+use ddss_group::{Endpoint, Wake};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Deadline of a call at most: sums of deadlines are times.
@@ -24,6 +28,7 @@ pub struct SpaceOptions {
     stamps: Stamps,
     /// Folder for the trace of this rank.
     pub(super) trace: Option<PathBuf>,
+    pub(super) page_faults: Option<PageFaults>,
 }
 
 impl SpaceOptions {
@@ -41,6 +46,7 @@ impl SpaceOptions {
             ordering: Ordering::Stamped,
             stamps: Stamps::PerHome,
             trace: None,
+            page_faults: None,
         }
     }
 
@@ -74,6 +80,26 @@ impl SpaceOptions {
     pub fn trace(mut self, folder: impl Into<PathBuf>) -> Self {
         self.trace = Some(folder.into());
         self
+    }
+
+    /// Lets this rank use regions without a call for each view, by [`cells`](crate::Region::cells) and
+    /// [`in_place`](crate::Region::in_place): page faults fetch what it does not hold, and notice what it writes. Default: none. The
+    /// other ranks need not do the same.
+    pub fn page_faults(mut self, way: PageFaults) -> Self {
+        self.page_faults = Some(way);
+        self
+    }
+
+    /// Prepares the page faults of a rank, if it wants them.
+    pub(super) fn faults(
+        &self,
+        (rank, frames, wake): (Rank, &Arc<Frames>, &Arc<Wake>),
+        describe: DescribePage,
+    ) -> Result<Option<Faults>, SpaceError> {
+        let Some(way) = self.page_faults else { return Ok(None) };
+        Faults::start(frames.clone(), wake.clone(), (rank, self.endpoint.timeout), describe)
+            .map_err(|error| SpaceError::PageFaults(way, error))
+            .map(Some)
     }
 
     /// Returns the settings of the engine of a rank on a fabric with messages of so many bytes.

@@ -5,6 +5,7 @@ use super::options::SpaceOptions;
 use crate::check::{ReadLog, Trace, TracedRegion};
 use crate::checkpoint::{Checkpoints, Entry, Reason};
 use crate::error::SpaceError;
+use crate::fault::DescribePage;
 use crate::report;
 use crate::sys::{Frames, Refused};
 use crate::transport::{Call, Command, OWN_INDICES, OwnEnd, RankMemory, Reply, Service, ServiceConfig};
@@ -20,7 +21,7 @@ use ddss_verbs::IwarpConfig;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Release of the messages between ranks.
@@ -52,6 +53,8 @@ pub struct Space {
     /// Reason of this rank for the end of the space.
     own_end: Arc<OnceLock<OwnEnd>>,
     tracing: Option<Tracing>,
+    /// Regions that this rank has opened, for the messages of page faults.
+    regions: Arc<Mutex<Vec<Record>>>,
 }
 
 /// Trace of a rank, and its reads that are not in it yet.
@@ -84,8 +87,9 @@ impl Space {
         let trace =
             options.trace.as_deref().map(|folder| Trace::create(folder, rank.index() as u16, (name, options.ranks)));
         let trace = trace.transpose().map_err(SpaceError::Trace)?.map(Arc::new);
-        let memory = RankMemory::create(&engine).map_err(SpaceError::Memory)?;
-        let frames = memory.frames();
+        let memory = RankMemory::create(&engine, options.page_faults.is_some()).map_err(SpaceError::Memory)?;
+        let (frames, regions) = (memory.frames(), Arc::<Mutex<Vec<Record>>>::default());
+        let faults = options.faults((rank, &frames, &wake), describe_page(regions.clone()))?;
         let homes = memory.home_frames().map_err(SpaceError::Memory)?;
         let checkpoints = Checkpoints::new(client, name, rank.index() as u16, homes, options.endpoint.timeout);
         let (lost, own_end) = (OnceLock::new(), Arc::new(OnceLock::new()));
@@ -100,6 +104,7 @@ impl Space {
             wake: wake.clone(),
             trace: trace.clone(),
             own_end: own_end.clone(),
+            faults,
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let thread =
@@ -121,6 +126,7 @@ impl Space {
             lost,
             own_end,
             tracing,
+            regions,
         };
         match space.call(Call::Ready) {
             Err(SpaceError::TimedOut(waited, _)) => Err(SpaceError::Missing { ranks, waited }),
@@ -223,8 +229,13 @@ impl Space {
         }
     }
 
-    /// Notes a region that this rank has opened, if races are looked for.
+    /// Notes a region that this rank has opened.
     pub(crate) fn note_region(&self, record: &Record) -> Result<(), SpaceError> {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !regions.contains(record) {
+            regions.push(*record);
+        }
+        drop(regions);
         let Some(tracing) = &self.tracing else { return Ok(()) };
         let (offset, name, (elements, bytes)) = (record.offset(), record.name(), record.elements());
         tracing.trace.write_region(&TracedRegion { offset, elements, bytes, name }).map_err(SpaceError::Trace)
@@ -427,6 +438,15 @@ impl Drop for Section<'_> {
             let _ = self.space.call(Call::Engine(Request::Unlock(self.lock)));
         }
     }
+}
+
+/// Returns what names the elements in a page.
+fn describe_page(regions: Arc<Mutex<Vec<Record>>>) -> DescribePage {
+    Box::new(move |page| {
+        let regions = regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = regions.iter().find_map(|region| Some((region.name(), region.elements_in(page)?)));
+        found.map_or_else(|| format!("page {}", page.0), |(name, elements)| format!("{name}[{elements:?}]"))
+    })
 }
 
 /// Returns the pages that have bytes of a range.

@@ -1,13 +1,15 @@
 //! Cache frames of a rank, and views of the pages that are open.
 //!
-//! Only the service thread opens and closes pages. It closes them in calls that take the whole space (`&mut Space`), and views
+//! Only the service thread opens and closes pages, also those that are used by page faults: these have a mapping of their own. It closes them in calls that take the whole space (`&mut Space`), and views
 //! borrow the space: so no page is closed, fetched or compared with its twin while a view of it lives. A call that gives up may still do
 //! that later: it ends the frames first, so that no view is made after it.
 
+use super::application_view::ApplicationView;
 use super::memory_file::MemoryFile;
 use ddss_dsm_core::Access;
 use memmap2::MmapRaw;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
@@ -30,13 +32,24 @@ pub(crate) enum Refused {
     Full,
     /// A page of the range is not open.
     Closed,
+    /// The rank has joined without page faults.
+    NoFaults,
+}
+
+/// Use of a borrowed range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Read,
+    Write,
+    /// By address. Its users agree among themselves.
+    InPlace,
 }
 
 /// A range with a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Borrowed {
     bytes: Range<u64>,
-    writes: bool,
+    of: Use,
 }
 
 /// Cache frames of all pages, which the service thread fills and the application views.
@@ -48,6 +61,8 @@ pub(crate) struct Frames {
     bytes: u64,
     page_bytes: u64,
     access: Box<[AtomicU8]>,
+    /// Mapping for use by page faults.
+    view: Option<ApplicationView>,
     has_ended: AtomicBool,
     /// Number of these frames in this process.
     number: u64,
@@ -66,7 +81,18 @@ impl Frames {
         let access = (0..pages).map(|_| AtomicU8::new(0)).collect();
         let (has_ended, borrowed) = (AtomicBool::new(false), Mutex::default());
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self { map, base: base as usize, bytes, page_bytes, access, has_ended, number, borrowed }
+        Self { map, base: base as usize, bytes, page_bytes, access, view: None, has_ended, number, borrowed }
+    }
+
+    /// Maps the frames a second time, for use by page faults.
+    pub(crate) fn map_view(&mut self, file: &MemoryFile) -> io::Result<()> {
+        self.view = Some(ApplicationView::map(file, self.base as u64, self.bytes, self.page_bytes)?);
+        Ok(())
+    }
+
+    /// Returns the mapping for use by page faults.
+    pub(crate) fn view(&self) -> Option<&ApplicationView> {
+        self.view.as_ref()
     }
 
     /// Returns the number of these frames, which no others of this process have.
@@ -81,7 +107,19 @@ impl Frames {
 
     /// Sets how a page may be used. Only the service thread calls it.
     pub(crate) fn set_access(&self, page: u32, access: Access) {
+        if let Some(view) = &self.view {
+            view.protect(page, access);
+        }
         self.access[page as usize].store(access as u8, Ordering::Release);
+    }
+
+    /// Returns how a page may be used.
+    pub(crate) fn access(&self, page: u32) -> Access {
+        match self.access[page as usize].load(Ordering::Acquire) {
+            access if access == Access::Write as u8 => Access::Write,
+            access if access == Access::Read as u8 => Access::Read,
+            _ => Access::None,
+        }
     }
 
     /// Closes the frames to new views: the space has ended.
@@ -98,10 +136,11 @@ impl Frames {
     }
 
     /// Reserves a range for a view, before its pages are opened.
-    pub(crate) fn borrow(&self, bytes: Range<u64>, writes: bool) -> Result<Borrow<'_>, Refused> {
+    pub(crate) fn borrow(&self, bytes: Range<u64>, of: Use) -> Result<Borrow<'_>, Refused> {
         let mut borrowed = self.lock();
         let meets = |other: &&Borrowed| {
-            (writes || other.writes) && other.bytes.start < bytes.end && bytes.start < other.bytes.end
+            let excludes = of == Use::Write || of != other.of;
+            excludes && other.bytes.start < bytes.end && bytes.start < other.bytes.end
         };
         if let Some(other) = borrowed.iter().find(meets) {
             return Err(Refused::Borrowed(other.bytes.clone()));
@@ -109,8 +148,8 @@ impl Frames {
         if borrowed.len() >= VIEWS_MAX {
             return Err(Refused::Full);
         }
-        borrowed.push(Borrowed { bytes: bytes.clone(), writes });
-        Ok(Borrow { frames: self, borrowed: Borrowed { bytes, writes } })
+        borrowed.push(Borrowed { bytes: bytes.clone(), of });
+        Ok(Borrow { frames: self, borrowed: Borrowed { bytes, of } })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Borrowed>> {
@@ -126,16 +165,31 @@ pub(crate) struct Borrow<'a> {
 }
 
 impl<'a> Borrow<'a> {
-    /// Returns the pointer to values in the range, whose pages have to be open.
-    fn values<T>(&self) -> Result<(*mut T, usize), Refused> {
-        let Borrowed { bytes, writes } = &self.borrowed;
-        let access = if *writes { Access::Write } else { Access::Read };
-        if !self.frames.are_open(bytes, access) || bytes.end > self.frames.bytes {
+    /// Returns the pointer to values in the range, whose pages have to be open unless it is used in place.
+    pub(super) fn values<T>(&self) -> Result<(*mut T, usize), Refused> {
+        let (bytes, frames) = (&self.borrowed.bytes, self.frames);
+        let is_open = match self.borrowed.of {
+            Use::Read => frames.are_open(bytes, Access::Read),
+            Use::Write => frames.are_open(bytes, Access::Write),
+            // Their users wait where a page is closed.
+            Use::InPlace => !frames.has_ended.load(Ordering::Acquire),
+        };
+        if !is_open || bytes.end > frames.bytes {
             return Err(Refused::Closed);
         }
-        let at = self.frames.map.as_mut_ptr().wrapping_add(self.frames.base + bytes.start as usize).cast::<T>();
+        let first = match (self.borrowed.of, &frames.view) {
+            (Use::InPlace, Some(view)) => view.base().cast(),
+            (Use::InPlace, None) => return Err(Refused::NoFaults),
+            _ => frames.map.as_mut_ptr().wrapping_add(frames.base),
+        };
+        let at = first.wrapping_add(bytes.start as usize).cast::<T>();
         assert!(at.is_aligned(), "regions begin at pages, and an element has at most the alignment of a page");
         Ok((at, (bytes.end - bytes.start) as usize / size_of::<T>()))
+    }
+
+    /// Returns the use that the range is reserved for.
+    pub(super) fn of(&self) -> Use {
+        self.borrowed.of
     }
 
     /// Returns a view to read. The pages of the range have to be open.
@@ -146,7 +200,7 @@ impl<'a> Borrow<'a> {
 
     /// Returns a view to write. The pages of the range have to be open.
     pub(crate) fn write<T: FromBytes + IntoBytes>(self) -> Result<WriteView<'a, T>, Refused> {
-        assert!(self.borrowed.writes, "the range is reserved for writes");
+        assert_eq!(self.borrowed.of, Use::Write, "the range is reserved for writes");
         let (at, len) = self.values()?;
         Ok(WriteView { at, len, _borrow: self, _values: PhantomData })
     }
@@ -245,18 +299,18 @@ mod tests {
         // If this broke, safe code would have two mutable slices of the same bytes.
         let file = MemoryFile::create("test", 3 * 4096).unwrap();
         let frames = frames(&file);
-        let mut writes = frames.borrow(8..16, true).unwrap().write::<u32>().unwrap();
+        let mut writes = frames.borrow(8..16, Use::Write).unwrap().write::<u32>().unwrap();
         writes.copy_from_slice(&[7, 8]);
-        assert_eq!(frames.borrow(12..20, false).unwrap_err(), Refused::Borrowed(8..16));
-        assert_eq!(frames.borrow(0..9, true).unwrap_err(), Refused::Borrowed(8..16));
-        let beside = frames.borrow(16..24, false).unwrap().read::<u32>().unwrap();
-        let again = frames.borrow(16..24, false).unwrap().read::<u32>().unwrap();
+        assert_eq!(frames.borrow(12..20, Use::Read).unwrap_err(), Refused::Borrowed(8..16));
+        assert_eq!(frames.borrow(0..9, Use::Write).unwrap_err(), Refused::Borrowed(8..16));
+        let beside = frames.borrow(16..24, Use::Read).unwrap().read::<u32>().unwrap();
+        let again = frames.borrow(16..24, Use::Read).unwrap().read::<u32>().unwrap();
         assert_eq!(&*beside, &*again);
         drop(again);
         // One view of the range is left.
-        assert_eq!(frames.borrow(20..24, true).unwrap_err(), Refused::Borrowed(16..24));
+        assert_eq!(frames.borrow(20..24, Use::Write).unwrap_err(), Refused::Borrowed(16..24));
         drop((writes, beside));
-        assert_eq!(&*frames.borrow(8..24, false).unwrap().read::<u32>().unwrap(), &[7, 8, 0, 0]);
+        assert_eq!(&*frames.borrow(8..24, Use::Read).unwrap().read::<u32>().unwrap(), &[7, 8, 0, 0]);
     }
 
     #[test]
@@ -264,14 +318,14 @@ mod tests {
         // If this broke, a program would read bytes that were never fetched, or write bytes that are never sent.
         let file = MemoryFile::create("test", 3 * 4096).unwrap();
         let frames = frames(&file);
-        assert_eq!(frames.borrow(4000..4104, true).unwrap().write::<u8>().unwrap_err(), Refused::Closed);
-        assert_eq!(frames.borrow(8000..8200, false).unwrap().read::<u8>().unwrap_err(), Refused::Closed);
-        assert_eq!(frames.borrow(4000..8192, false).unwrap().read::<u8>().unwrap().len(), 4192);
+        assert_eq!(frames.borrow(4000..4104, Use::Write).unwrap().write::<u8>().unwrap_err(), Refused::Closed);
+        assert_eq!(frames.borrow(8000..8200, Use::Read).unwrap().read::<u8>().unwrap_err(), Refused::Closed);
+        assert_eq!(frames.borrow(4000..8192, Use::Read).unwrap().read::<u8>().unwrap().len(), 4192);
         frames.end();
-        assert_eq!(frames.borrow(0..8, false).unwrap().read::<u8>().unwrap_err(), Refused::Closed);
-        let views: Vec<_> = (0..VIEWS_MAX).map(|_| frames.borrow(0..8, false).unwrap()).collect();
-        assert_eq!(frames.borrow(0..8, false).unwrap_err(), Refused::Full);
+        assert_eq!(frames.borrow(0..8, Use::Read).unwrap().read::<u8>().unwrap_err(), Refused::Closed);
+        let views: Vec<_> = (0..VIEWS_MAX).map(|_| frames.borrow(0..8, Use::Read).unwrap()).collect();
+        assert_eq!(frames.borrow(0..8, Use::Read).unwrap_err(), Refused::Full);
         drop(views);
-        assert!(frames.borrow(0..8, true).is_ok());
+        assert!(frames.borrow(0..8, Use::Write).is_ok());
     }
 }

@@ -19,11 +19,16 @@ pub(crate) struct RankMemory {
 }
 
 impl RankMemory {
-    pub(crate) fn create(config: &Config) -> io::Result<Self> {
+    /// Makes the memory, with a mapping for use by page faults if the application wants one.
+    pub(crate) fn create(config: &Config, has_view: bool) -> io::Result<Self> {
         let layout = Layout::new(config);
         let file = MemoryFile::create("ddss-dsm", layout.bytes)?;
         let first = layout.local(LocalPlace::Cache(PageId(0)));
-        let frames = Arc::new(Frames::new(&file, first, config.page_bytes, config.pages));
+        let mut frames = Frames::new(&file, first, config.page_bytes, config.pages);
+        if has_view {
+            frames.map_view(&file)?;
+        }
+        let frames = Arc::new(frames);
         Ok(Self { file, layout, frames, ranks: config.ranks as u32, pages: config.pages })
     }
 

@@ -1,24 +1,21 @@
 //! Task of the service thread.
 
 use super::areas::{Layout, SHARED};
+use super::command::{Answer, Call, Caller, Command, OWN_INDICES, OwnEnd, Reply};
 use super::handover::{self, PeerWindows};
 use super::post_queue::{Post, PostQueue, StagingSlots};
 use super::rank_memory::RankMemory;
 use crate::check::Trace;
 use crate::error::SpaceError;
+use crate::fault::Faults;
 use crate::report::Reporter;
-use ddss_dsm_core::limits::INDEX_END;
-use ddss_dsm_core::{
-    Action, Area, CallId, Config, Engine, Event, Failure, Homes, Output, PageRange, Rank, Request, Statistics, Tag,
-};
-use ddss_group::{Context, Driver, Group, Happened, Member, Membership, Mesh, RowError, Wake};
+use ddss_dsm_core::{Action, Area, CallId, Config, Engine, Event, Failure, Output, Rank, Request, Tag};
+use ddss_group::{Context, Driver, Group, Happened, Member, Membership, Mesh, Wake};
 use ddss_runtime::ProgressTask;
 use ddss_verbs::{Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
 use std::collections::HashMap;
-use std::io;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -26,61 +23,12 @@ use std::time::{Duration, Instant};
 const HANDOVER: u8 = 0;
 const ENGINE: u8 = 1;
 
-/// Indices from here on are not the application's.
-pub(crate) const OWN_INDICES: u32 = INDEX_END - 2;
 /// Barrier of leaving.
 const LEAVE_BARRIER: u32 = OWN_INDICES + 1;
 
 /// Tag bits of work that is not the engine's.
 const WRITE: u64 = 1 << 62;
 const WRITE_PAGE: u64 = 1 << 61;
-
-/// Call of the application.
-#[derive(Debug)]
-pub(crate) enum Call {
-    /// A request of the engine.
-    Engine(Request),
-    /// Assigns the homes of a region.
-    AssignHomes { pages: PageRange, homes: Homes },
-    /// Reads the counters of this rank.
-    Statistics,
-    /// Notes what the application has read since its last call that synchronises.
-    Reads(Vec<Range<u64>>),
-    /// Completes when all ranks are connected.
-    Ready,
-    /// Waits until all ranks leave.
-    AwaitLeave,
-    /// Tells the peers that this rank leaves.
-    Leave,
-    /// Asks for the process in the place of a rank.
-    Run(Rank),
-}
-
-/// Result of a call.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Reply {
-    Value(u64),
-    Statistics(Box<Statistics>),
-}
-
-/// Result as the application gets it.
-pub(crate) type Answer = Result<Reply, Failure>;
-
-/// Reason of this rank for the end of the space. The other ranks see that it is lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OwnEnd {
-    /// A row of the directory is of another release.
-    Unreadable(RowError),
-    /// The trace cannot be written.
-    Untraced(io::ErrorKind),
-}
-
-/// Call with the way back.
-#[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) call: Call,
-    pub(crate) reply: Sender<Answer>,
-}
 
 /// Parts of which the service thread is made.
 pub(crate) struct ServiceConfig {
@@ -97,6 +45,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) trace: Option<Arc<Trace>>,
     /// Receives the reason of this rank for the end of the space.
     pub(crate) own_end: Arc<OnceLock<OwnEnd>>,
+    /// Page faults of the application, if it uses them.
+    pub(crate) faults: Option<Faults>,
 }
 
 /// Connection to another rank.
@@ -119,10 +69,10 @@ pub(crate) struct Service {
     commands: Receiver<Command>,
     wake: Arc<Wake>,
     /// Calls that the engine works on.
-    waiting: HashMap<CallId, Sender<Answer>>,
+    waiting: HashMap<CallId, Caller>,
     next_call: u64,
     /// Results of calls that failed with the space, and the time until which they may wait.
-    failed_calls: Vec<(Sender<Answer>, Answer)>,
+    failed_calls: Vec<(Caller, Answer)>,
     failed_calls_due: Option<Duration>,
     /// Calls that wait until all ranks are connected.
     held: Vec<Command>,
@@ -135,6 +85,7 @@ pub(crate) struct Service {
     reporter: Reporter,
     trace: Option<Arc<Trace>>,
     own_end: Arc<OnceLock<OwnEnd>>,
+    faults: Option<Faults>,
     out: Output,
 }
 
@@ -143,7 +94,7 @@ impl Service {
     const FAREWELL_MAX: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
-        let ServiceConfig { commands, wake, trace, own_end, .. } = config;
+        let ServiceConfig { commands, wake, trace, own_end, faults, .. } = config;
         let ServiceConfig { engine: config, memory, context, lease, membership, mut fabric, .. } = config;
         let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
         let reporter = Reporter::new(membership.group_state(), membership.ours().member.0);
@@ -173,6 +124,7 @@ impl Service {
             reporter,
             trace,
             own_end,
+            faults,
             out: Output::default(),
             config,
         })
@@ -204,8 +156,8 @@ impl Service {
                 }
                 Action::Swap { at, tag, offset, word } => (*at, Post::Swap { tag: *tag, offset: *offset, word: *word }),
                 Action::Complete { call, result } => {
-                    if let Some(reply) = self.waiting.remove(call) {
-                        self.complete(reply, result.map(Reply::Value));
+                    if let Some(caller) = self.waiting.remove(call) {
+                        self.complete(caller, result.map(Reply::Value));
                     }
                     continue;
                 }
@@ -228,14 +180,22 @@ impl Service {
 
     /// Answers a call. The application may end after a failed one: the peers learn the reason for the end of the space before, or
     /// they would take this rank for the first one that was lost.
-    fn complete(&mut self, reply: Sender<Answer>, result: Answer) {
+    fn complete(&mut self, caller: Caller, result: Answer) {
         if self.engine.failure().is_some() {
             let due = self.now() + Self::FAREWELL_MAX;
-            self.failed_calls.push((reply, result));
+            self.failed_calls.push((caller, result));
             self.failed_calls_due.get_or_insert(due);
         } else {
+            self.answer(caller, result);
+        }
+    }
+
+    fn answer(&mut self, caller: Caller, result: Answer) {
+        match (caller, &mut self.faults) {
             // The application may be gone.
-            let _ = reply.send(result);
+            (Caller::Application(reply), _) => drop(reply.send(result)),
+            (Caller::Fault(fault), Some(faults)) => faults.answer(&fault, result.err()),
+            (Caller::Fault(_), None) => {}
         }
     }
 
@@ -244,15 +204,17 @@ impl Service {
         let Some(due) = self.failed_calls_due else { return false };
         if (posted == 0 && self.is_idle()) || self.now() >= due {
             self.failed_calls_due = None;
-            self.failed_calls.drain(..).for_each(|(reply, result)| drop(reply.send(result)));
+            for (caller, result) in std::mem::take(&mut self.failed_calls) {
+                self.answer(caller, result);
+            }
         }
         true
     }
 
-    fn call(&mut self, request: Request, reply: Sender<Answer>) {
+    fn call(&mut self, request: Request, caller: Caller) {
         let call = CallId(self.next_call);
         self.next_call += 1;
-        self.waiting.insert(call, reply);
+        self.waiting.insert(call, caller);
         self.handle(Event::Call { call, request });
     }
 
@@ -263,7 +225,22 @@ impl Service {
             taken += 1;
             self.start(command);
         }
-        taken
+        taken + self.take_faults()
+    }
+
+    /// Starts to open the pages at which threads wait. Returns their number.
+    fn take_faults(&mut self) -> usize {
+        let now = self.now();
+        let Some(faults) = &mut self.faults else { return 0 };
+        let (gives_up, taken) = (faults.are_late(now), faults.take(now));
+        let count = taken.len();
+        for (fault, request) in taken {
+            self.call(request, Caller::Fault(fault));
+        }
+        if gives_up && self.engine.failure().is_none() {
+            self.call(Request::GiveUp, Caller::Application(channel().0));
+        }
+        count
     }
 
     fn start(&mut self, command: Command) {
@@ -273,7 +250,7 @@ impl Service {
         }
         let Command { call, reply } = command;
         match call {
-            Call::Engine(request) => self.call(request, reply),
+            Call::Engine(request) => self.call(request, Caller::Application(reply)),
             Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(0)), Err))),
             Call::Run(rank) => {
                 let process = self.driver.incarnation(Member(rank.index() as u16));
@@ -282,7 +259,7 @@ impl Service {
             Call::Reads(reads) => self.engine.add_reads(reads),
             Call::AwaitLeave => {
                 self.is_leaving = true;
-                self.call(Request::Barrier(LEAVE_BARRIER), reply);
+                self.call(Request::Barrier(LEAVE_BARRIER), Caller::Application(reply));
             }
             Call::Leave => {
                 // Behind all that the others still wait for.

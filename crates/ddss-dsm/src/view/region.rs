@@ -2,7 +2,7 @@
 
 use crate::error::SpaceError;
 use crate::space::{REGIONS_MAX, Record, Space};
-use crate::sys::{ReadView, WriteView};
+use crate::sys::{Cells, InPlace, ReadView, Use, WriteView};
 use ddss_dsm_core::{Access, Failure, Homes};
 use std::fmt;
 use std::marker::PhantomData;
@@ -122,7 +122,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
     /// The range is outside the region, a view to write meets it, or the space has ended.
     pub fn read<'a>(&self, space: &'a Space, range: impl RangeBounds<usize>) -> Result<ReadView<'a, T>, SpaceError> {
         let bytes = self.bytes(space, range)?;
-        let borrow = space.frames().borrow(bytes.clone(), false)?;
+        let borrow = space.frames().borrow(bytes.clone(), Use::Read)?;
         space.open(&bytes, Access::Read)?;
         space.note_read(&bytes);
         borrow.read().map_err(|refused| space.explain(refused))
@@ -134,9 +134,29 @@ impl<T: FromBytes + IntoBytes + Immutable> Region<T> {
     /// The range is outside the region, another view meets it, or the space has ended.
     pub fn write<'a>(&self, space: &'a Space, range: impl RangeBounds<usize>) -> Result<WriteView<'a, T>, SpaceError> {
         let bytes = self.bytes(space, range)?;
-        let borrow = space.frames().borrow(bytes.clone(), true)?;
+        let borrow = space.frames().borrow(bytes.clone(), Use::Write)?;
         space.open(&bytes, Access::Write)?;
         borrow.write().map_err(|refused| space.explain(refused))
+    }
+
+    /// Gives elements by address, for a rank that uses [page faults](crate::SpaceOptions::page_faults): slices, in unsafe code.
+    /// Nothing is fetched before it is used.
+    ///
+    /// # Errors
+    /// The range is outside the region, a view meets it, the rank has joined without page faults, or the space has ended.
+    pub fn in_place<'a>(&self, space: &'a Space, range: impl RangeBounds<usize>) -> Result<InPlace<'a, T>, SpaceError> {
+        let bytes = self.bytes(space, range)?;
+        let borrow = space.frames().borrow(bytes, Use::InPlace)?;
+        InPlace::of(borrow).map_err(|refused| space.explain(refused))
+    }
+
+    /// Gives elements that the threads of this rank read and write by page faults, each as a whole: a safe
+    /// [`in_place`](Self::in_place).
+    ///
+    /// # Errors
+    /// As [`in_place`](Self::in_place).
+    pub fn cells<'a>(&self, space: &'a Space, range: impl RangeBounds<usize>) -> Result<Cells<'a, T>, SpaceError> {
+        self.in_place(space, range).map(Cells::new)
     }
 
     /// Fetches pages that this rank does not hold, so that later views of them do not wait.

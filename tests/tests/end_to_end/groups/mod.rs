@@ -3,5 +3,6 @@
 mod broken_ranks;
 mod dsm_programs;
 mod members;
+mod page_faults;
 mod shared_pages;
 mod snapshots;
