@@ -10,6 +10,7 @@ use crate::output::table::format_bytes;
 use crate::output::terminal_text::print_sentence;
 use ddss_admin::Settings;
 use ddss_admin::storage::MemoryLimit;
+use ddss_dsm::PageFaults;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use serde_json::json;
 use std::path::Path;
@@ -130,6 +131,18 @@ fn queues() -> Vec<Finding> {
     ]
 }
 
+/// Checks each way of page faults, which only programs on shared pages use.
+fn page_faults() -> Finding {
+    let tried = PageFaults::ALL.map(|way| (way, way.check()));
+    let words = tried.iter().map(|(way, result)| match result {
+        Ok(()) => format!("{way} works"),
+        Err(error) => format!("{way} does not: {error}"),
+    });
+    let state = if tried.iter().any(|(_, result)| result.is_ok()) { State::Good } else { State::Poor };
+    let advice = "only programs that use shared pages without views need them: use views";
+    finding("page faults", state, words.collect::<Vec<_>>().join("; "), advice)
+}
+
 fn huge_pages() -> Finding {
     let setting = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     let Some(setting) = setting else {
@@ -234,7 +247,7 @@ pub(crate) fn run(options: &DaemonOptions, json: bool) -> Result<(), CommandErro
     ));
     findings.push(locked_memory());
     findings.extend(queues());
-    findings.push(huge_pages());
+    findings.extend([huge_pages(), page_faults()]);
     findings.extend(adapters());
     if json {
         let row = |finding: &Finding| json!({ "check": finding.check, "state": finding.state.word(), "found": finding.found, "advice": finding.advice });
