@@ -1,6 +1,6 @@
 //! The paper's programs: counts of all ranks, and the time of their handlers.
 
-use ddss_apps::dsm::{Job, Program, Runner, Settings, Size};
+use ddss_apps::dsm::{Elements, Job, Program, Runner, Settings, Size};
 use ddss_benches::harness::{Bench, ExtraColumns, Row, on_all_cores};
 use ddss_dsm::Protocol;
 use ddss_testkit::application;
@@ -22,7 +22,7 @@ pub(super) fn measure(bench: &mut Bench) {
     on_all_cores(|| {
         let runner = Runner::start(application("dsm-apps").expect("the programs are built")).expect("a node starts");
         for (program, way) in jobs {
-            let job = Job { program, size, has_check: false };
+            let job = Job { program, size, has_check: false, elements: Elements::Views };
             let outcome = runner.run(job, way).expect("the program has a result");
             bench.row(Row {
                 label: label(program, way),

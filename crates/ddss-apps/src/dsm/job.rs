@@ -1,5 +1,6 @@
 //! Programs, and their sizes.
 
+use super::elements::Elements;
 use crate::names::names;
 
 /// A program.
@@ -18,6 +19,8 @@ pub enum Program {
 impl Program {
     /// All programs.
     pub const ALL: [Self; 4] = [Self::BarnesHut, Self::Tsp, Self::Radix, Self::Fft];
+    /// Programs that can use page faults instead of views.
+    pub const TRANSPARENT: [Self; 2] = [Self::Radix, Self::Fft];
 }
 
 names!(Program, "program", BarnesHut = "barnes-hut", Tsp = "tsp", Radix = "radix", Fft = "3d-fft");
@@ -40,4 +43,6 @@ pub struct Job {
     pub size: Size,
     /// True if the ranks check the result by other means.
     pub has_check: bool,
+    /// Way in which the program uses its regions.
+    pub elements: Elements,
 }

@@ -30,21 +30,20 @@ pub(super) fn run(space: &mut Space, job: Job) -> Result<Option<String>, Error> 
     ];
     let counts = space.region::<Digits>("counts of digits", space.ranks().into(), Homes::FirstTouch)?;
     let own = own_part(space, keys);
-    for (key, at) in arrays[0].write(space, own.clone())?.iter_mut().zip(own.clone()) {
-        *key = key_at(at);
-    }
+    let made: Vec<u32> = own.clone().map(key_at).collect();
+    job.elements.store(space, arrays[0], own.start, &made)?;
     space.barrier()?;
     for pass in 0..PASSES {
         let [from, to] = if pass % 2 == 0 { arrays } else { [arrays[1], arrays[0]] };
-        let (grouped, found) = group(&from.read(space, own.clone())?, pass);
+        let (grouped, found) = group(&job.elements.load(space, from, own.clone())?, pass);
         counts.put(space, space.rank().into(), found)?;
         space.barrier()?;
-        let all: Vec<Digits> = counts.read(space, ..)?.to_vec();
+        let all: Vec<Digits> = job.elements.load(space, counts, 0..counts.len())?;
         let mut rest = &grouped[..];
         for (place, count) in places(&all, space.rank().into()).into_iter().zip(found) {
             let (keys, others) = rest.split_at(count as usize);
             if !keys.is_empty() {
-                to.write(space, place..place + keys.len())?.copy_from_slice(keys);
+                job.elements.store(space, to, place, keys)?;
             }
             rest = others;
         }

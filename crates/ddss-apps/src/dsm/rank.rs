@@ -1,11 +1,12 @@
 //! A rank of a program.
 
 use super::counts::Counts;
+use super::elements::Elements;
 use super::job::{Job, Program};
 use super::{barnes_hut, fft, radix, tsp};
 use crate::Error;
 use ddss::Client;
-use ddss_dsm::{Launch, Space};
+use ddss_dsm::{Launch, PageFaults, Space};
 use std::time::Duration;
 
 /// Time of a call at most: the others wait for a rank that checks a result.
@@ -26,7 +27,13 @@ pub struct RankReport {
 pub fn run_rank(job: Job) -> Result<Option<RankReport>, Error> {
     let launch = Launch::from_environment()?;
     let client = Client::connect()?;
-    let options = launch.options(SPACE_BYTES).timeout(CALL_MAX);
+    let mut options = launch.options(SPACE_BYTES).timeout(CALL_MAX);
+    if job.elements == Elements::PageFaults {
+        if !Program::TRANSPARENT.contains(&job.program) {
+            return Err(Error::Wrong(format!("{} uses views only", job.program)));
+        }
+        options = options.page_faults(PageFaults::ALL[0]);
+    }
     let mut space = Space::join(&client, &launch.space, options)?;
     let result = match job.program {
         Program::BarnesHut => barnes_hut::run(&mut space, job),

@@ -1,5 +1,6 @@
 //! Runs the ranks of a program under each protocol.
 
+use super::elements::Elements;
 use super::job::{Job, Size};
 use crate::Error;
 use ddss_dsm::{Ordering, Protocol, Stamps};
@@ -108,6 +109,9 @@ impl Runner {
         }
         if job.has_check {
             command.arg("--check");
+        }
+        if job.elements == Elements::PageFaults {
+            command.arg("--transparent");
         }
         let mut run = Process::start(command, self.daemon.folder(), "run")?;
         let what = || format!("{}, {settings}", job.program);

@@ -4,6 +4,7 @@ use super::complex::Complex;
 use super::input;
 use super::transform::{Direction, Transform};
 use crate::Error;
+use crate::dsm::elements::Elements;
 use crate::dsm::part::own_part;
 use ddss_dsm::{Homes, Region, Space};
 
@@ -13,12 +14,14 @@ pub(super) struct Grid {
     sides: [usize; 3],
     /// The grid on its way between ranks.
     shared: Region<Complex>,
+    elements: Elements,
 }
 
 impl Grid {
-    pub(super) fn create(space: &mut Space, sides: [usize; 3]) -> Result<Self, Error> {
+    pub(super) fn create(space: &mut Space, sides: [usize; 3], elements: Elements) -> Result<Self, Error> {
         let [z, y, x] = sides;
-        Ok(Self { sides, shared: space.region(&format!("grid of {z} x {y} x {x}"), z * y * x, Homes::FirstTouch)? })
+        let shared = space.region(&format!("grid of {z} x {y} x {x}"), z * y * x, Homes::FirstTouch)?;
+        Ok(Self { sides, shared, elements })
     }
 
     /// Returns the input of this rank: planes along z.
@@ -71,12 +74,20 @@ impl Grid {
     ) -> Result<Vec<Complex>, Error> {
         let x = self.sides[2];
         let (own, wanted) = (own_part(space, outer), own_part(space, inner));
-        fill(&mut self.shared.write(space, own.start * inner * x..own.end * inner * x)?);
+        let filled = own.start * inner * x..own.end * inner * x;
+        if self.elements == Elements::Views {
+            fill(&mut self.shared.write(space, filled)?);
+        } else {
+            let mut planes = vec![Complex::default(); filled.len()];
+            fill(&mut planes);
+            self.elements.store(space, self.shared, filled.start, &planes)?;
+        }
         space.barrier()?;
         let mut planes = vec![Complex::default(); wanted.len() * outer * x];
         for plane in 0..outer {
             let begin = plane * inner;
-            let lines = self.shared.read(space, (begin + wanted.start) * x..(begin + wanted.end) * x)?;
+            let range = (begin + wanted.start) * x..(begin + wanted.end) * x;
+            let lines = self.elements.load(space, self.shared, range)?;
             for (number, line) in lines.chunks_exact(x).enumerate() {
                 let at = (number * outer + plane) * x;
                 planes[at..at + x].copy_from_slice(line);

@@ -28,7 +28,7 @@ pub(in crate::dsm) fn run(space: &mut Space, job: Job) -> Result<Option<String>,
     let terms = space.region::<Complex>("terms", TERMS, Homes::FirstTouch)?;
     let mut results = Vec::new();
     for sides in grids {
-        let sums = transform(space, *sides, terms, job.has_check)?;
+        let sums = transform(space, *sides, terms, job)?;
         if let (true, Some(published), Some(sums)) = (job.has_check, published(*sides), &sums) {
             compare(sums, &published)?;
         }
@@ -46,11 +46,11 @@ fn transform(
     space: &mut Space,
     sides: [usize; 3],
     terms: Region<Complex>,
-    has_check: bool,
+    job: Job,
 ) -> Result<Option<Vec<Complex>>, Error> {
-    let grid = Grid::create(space, sides)?;
+    let grid = Grid::create(space, sides, job.elements)?;
     let mut spectrum = grid.spectrum(space)?;
-    if has_check {
+    if job.has_check {
         let input = grid.input(space);
         let planes = grid.inverse(space, &spectrum)?;
         if let Some((a, b)) = input.iter().zip(&planes).find(|(a, b)| (**a - **b).abs() > INVERSE_ERROR_MAX) {
