@@ -41,7 +41,7 @@ impl Client {
 
     /// Runs a call of the shard that serves the name, and makes the handle of the segment that it returns.
     pub(crate) async fn segment_by(&self, time: Deadline, name: &Name, plan: CallPlan<'_>) -> Result<Segment, Error> {
-        let client = self.at_shard_of(name)?;
+        let (client, time) = (self.at_shard_of(name)?, time.started());
         let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
         let opened = client.execute(time, plan.returns(opened)).await?;
         Ok(client.into_segment(time, plan.target, opened).await)

@@ -18,7 +18,7 @@ use crate::deadline::Deadline;
 use crate::encoding::Seal;
 use crate::error::Error;
 use crate::map::bucket::Bucket;
-use ddss_core::SegmentId;
+use ddss_core::{Name, OpenedSegment, SegmentId};
 use std::collections::BTreeMap;
 
 #[twin]
@@ -61,8 +61,8 @@ impl Batch {
 #[only_blocking]
 impl Segment {
     fn of_reply(reply: BatchReply) -> Result<Self, Error> {
-        let BatchReply::Opened(name, client, opened) = reply else { reply.is_of_another_call() };
-        Ok(client.clone().into_segment(client.time(), &name, opened))
+        let BatchReply::Opened(client, location) = reply else { reply.is_of_another_call() };
+        Ok(Self::at(client, location))
     }
 }
 
@@ -98,13 +98,14 @@ impl Client {
             is_first = false;
             let mut next = Vec::new();
             for (index, result) in sent.into_iter().zip(results) {
-                let step = |(completion, bytes)| calls[index].call.step(self.blocking(), &completion, bytes);
+                let step = |(completion, bytes)| calls[index].call.step(&completion, bytes);
                 match result.and_then(step) {
                     Ok(Step::Done(reply)) => replies[index] = Some(Ok(reply)),
                     Ok(Step::Next(call)) => {
                         calls[index].call = call;
                         next.push(index);
                     }
+                    Ok(Step::Opened(name, opened)) => replies[index] = Some(self.opened(time, &name, opened).await),
                     Ok(Step::Elsewhere(bucket)) => elsewhere.push((index, bucket)),
                     Err(error) => replies[index] = Some(Err(error)),
                 }
@@ -113,6 +114,12 @@ impl Client {
         }
         self.end_map_calls(time, calls, elsewhere, &mut replies).await;
         (batch.replies(replies), failed)
+    }
+
+    /// Maps the area of a segment that a call has opened, by the end of the batch.
+    async fn opened(&self, time: Deadline, name: &Name, opened: OpenedSegment) -> Result<BatchReply, Error> {
+        let segment = self.at_shard_of(name)?.into_segment(time, name.as_str(), opened).await;
+        Ok(BatchReply::Opened(segment.client().blocking().clone(), segment.location().clone()))
     }
 
     /// Ends calls on maps that need more than the bucket of their key. Gets of one map search together.

@@ -24,6 +24,8 @@ pub(crate) enum BatchCall {
 /// Next step of a call after a completion.
 pub(crate) enum Step {
     Done(BatchReply),
+    /// The daemon has opened the segment of that name.
+    Opened(Name, OpenedSegment),
     /// This call ends it.
     Next(BatchCall),
     /// The home did nothing: the entry of a map may lie in another bucket, or needs room there. The copy is that of its own
@@ -103,15 +105,14 @@ impl BatchCall {
     }
 
     /// Returns the next step after a completion of the call, which brought these bytes.
-    pub(crate) fn step(&self, client: &Client, completion: &Completion, bytes: Vec<u8>) -> Result<Step, Error> {
+    pub(crate) fn step(&self, completion: &Completion, bytes: Vec<u8>) -> Result<Step, Error> {
         Ok(Step::Done(match self {
             BatchCall::Get { .. } => BatchReply::Got(Value::new(bytes, Stamp::of(completion))),
             BatchCall::Put(_) => BatchReply::Stamp(Stamp::of(completion)),
             BatchCall::Atomic { .. } => BatchReply::Atomic(AtomicResult::of(completion)),
             BatchCall::Release { .. } => BatchReply::Done,
             BatchCall::Named { name, .. } => {
-                let opened = OpenedSegment::decode(&completion.data);
-                BatchReply::Opened(name.as_str().to_owned(), client.at_shard_of(name)?, opened)
+                return Ok(Step::Opened(name.clone(), OpenedSegment::decode(&completion.data)));
             }
             BatchCall::Map(call) => {
                 return Ok(match call.step(completion, bytes)? {

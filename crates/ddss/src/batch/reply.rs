@@ -3,10 +3,10 @@
 use crate::client::Client;
 use crate::encoding::Encoding;
 use crate::error::Error;
+use crate::location::SegmentLocation;
 use crate::map::entry::Entry;
 use crate::map::shape::decoded_value;
 use crate::value::{AtomicResult, Stamp, Value, Written};
-use ddss_core::OpenedSegment;
 use std::sync::Arc;
 
 /// Result of one call of a batch.
@@ -14,8 +14,8 @@ pub(crate) enum BatchReply {
     Got(Value),
     Stamp(Stamp),
     Atomic(AtomicResult),
-    /// The name, the client of its shard, and what the daemon has opened.
-    Opened(String, Client, OpenedSegment),
+    /// The client of the segment's shard, and the segment.
+    Opened(Client, SegmentLocation),
     /// The name of the map, and the entry of a key.
     Entry(Arc<str>, Option<Entry<Vec<u8>>>),
     Written(Written),
