@@ -6,4 +6,4 @@ pub use crate::client::call_table::{CallId, CallStatus, CallTable, Notify};
 pub use crate::shm::slot_bitmap::SlotBitmap;
 pub use crate::sys::{Combiner, TryLockPool};
 #[cfg(not(loom))]
-pub use crate::sys::{PoolGuard, ProcessByte, Seqlock};
+pub use crate::sys::{Lent, LentThread, PoolGuard, ProcessByte, Seqlock};

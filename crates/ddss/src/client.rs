@@ -21,8 +21,8 @@ use std::time::Duration;
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
 /// A child that `fork` has made may use the handles of its parent: its first call attaches by itself, and the calls of both do
-/// not mix. Locks stay with the parent. Calls of other threads must not be in progress during the `fork`. As long as a child makes
-/// no call, the daemon cannot see that its parent has ended: the parent's locks end with their leases.
+/// not mix. Locks stay with the parent. Calls of other threads must not be in progress during the `fork`. Until a child makes its
+/// first call, the daemon cannot see that its parent has ended: the parent's locks end with their leases.
 ///
 /// ```
 /// use ddss::{Client, ConnectOptions};
@@ -112,9 +112,27 @@ impl Client {
         self.shards.count()
     }
 
-    /// Returns the keeper of the client's leases.
-    pub(crate) fn keeper(&self) -> &Arc<LeaseKeeper> {
-        self.shards.keeper()
+    /// Returns the keeper of the client's leases in this process.
+    pub(crate) fn keeper(&self) -> Result<Arc<LeaseKeeper>, Error> {
+        self.shards.keeper().map_err(|error| Reason::Thread(error).into())
+    }
+
+    /// Releases locks that are granted to callers who have given up, now or later.
+    pub(crate) fn release_late_locks(&self) {
+        let session = self.inner.last_session();
+        if session.channels.may_have_late_locks()
+            && let Ok(keeper) = self.keeper()
+        {
+            keeper.release_late_locks(&session);
+        }
+    }
+
+    /// Leaves what a parent of this process has attached: as long as a process has it, the daemon cannot see that the parent has
+    /// ended.
+    #[cold]
+    pub(crate) fn leave_parent(&self) {
+        self.tasks.leave_parent();
+        self.shards.leave_parent();
     }
 
     /// Returns the shard to which this clone is attached.
@@ -195,7 +213,11 @@ impl Client {
         let priority = plan.priority;
         let (mut refused, mut retry) = (false, None);
         let ended = loop {
-            let session = match self.inner.session(&mut time, || plan.waits_for_daemon()) {
+            let without_session = || {
+                self.leave_parent();
+                plan.waits_for_daemon()
+            };
+            let session = match self.inner.session(&mut time, without_session) {
                 // No daemon has replaced the one that is shutting down.
                 Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target)),
                 session => session?,

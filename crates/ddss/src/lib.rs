@@ -78,6 +78,7 @@ mod client;
 mod connect;
 mod deadline;
 mod encoding;
+mod ended;
 mod error;
 mod lease;
 mod location;

@@ -5,9 +5,10 @@
 //! a handle are therefore the same as with one shard.
 
 use crate::error::Error;
-use crate::lease::keeper::LeaseKeeper;
+use crate::lease::keeper::{Keeper, LeaseKeeper};
+use crate::session::of_process::PerProcess;
 use crate::session::{AttachPlan, CallSettings, Inner};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ pub(crate) struct Shards {
     /// Taken by the thread that attaches to another shard.
     turn: Mutex<()>,
     /// Leases that the client renews.
-    keeper: Arc<LeaseKeeper>,
+    keeper: PerProcess<Keeper>,
 }
 
 impl Shards {
@@ -32,7 +33,7 @@ impl Shards {
         let count = plan.shard_count.unwrap_or(1);
         let mut inners = Vec::from([OnceLock::from(Arc::clone(&first))]);
         inners.resize_with(count.max(1).into(), OnceLock::new);
-        let (turn, keeper) = (Mutex::new(()), Arc::default());
+        let (turn, keeper) = (Mutex::new(()), PerProcess::default());
         let shards = Self { plan, settings, inners: inners.into(), turn, keeper };
         Ok((first, Arc::new(shards)))
     }
@@ -46,7 +47,7 @@ impl Shards {
             settings: shards.settings,
             inners: [OnceLock::new()].into(),
             turn,
-            keeper: Arc::default(),
+            keeper: PerProcess::default(),
         })
     }
 
@@ -56,9 +57,14 @@ impl Shards {
         self.turn.lock().unwrap()
     }
 
-    /// Returns the keeper of the client's leases.
-    pub(crate) fn keeper(&self) -> &Arc<LeaseKeeper> {
-        &self.keeper
+    /// Returns the keeper of the client's leases in this process.
+    pub(crate) fn keeper(&self) -> io::Result<Arc<LeaseKeeper>> {
+        self.keeper.get()
+    }
+
+    /// Attaches in place of a parent of this process.
+    pub(crate) fn leave_parent(&self) {
+        self.inners.iter().filter_map(OnceLock::get).for_each(|inner| inner.leave_parent());
     }
 
     /// Returns the number of shards.

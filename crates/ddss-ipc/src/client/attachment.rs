@@ -228,6 +228,11 @@ impl Attachment {
         self.connection.is_unusable()
     }
 
+    /// Returns true if a parent of this process has attached, whose channels this process may not use.
+    pub fn is_inherited(&self) -> bool {
+        self.connection.is_inherited()
+    }
+
     /// Returns true if the daemon accepts no new requests and is not known to be gone. No system call.
     pub fn is_draining(&self) -> bool {
         self.connection.is_draining()

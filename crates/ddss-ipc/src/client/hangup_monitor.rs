@@ -5,18 +5,20 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::connection::Connection;
+use crate::sys::LentThread;
 
 /// Handle of the monitor thread, which ends when this is dropped.
-pub(crate) struct HangupMonitor {
+pub(crate) struct HangupMonitor(LentThread<Watched>);
+
+/// What the thread sleeps on.
+struct Watched {
     connection: Arc<Connection>,
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    stop: OwnedFd,
 }
 
 impl fmt::Debug for HangupMonitor {
@@ -30,16 +32,13 @@ impl HangupMonitor {
     const STACK_BYTES: usize = 64 << 10;
 
     pub(crate) fn start(connection: Arc<Connection>) -> io::Result<Self> {
-        let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let thread_stop = Arc::clone(&stop);
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let builder = std::thread::Builder::new().name("ddss-hangup".to_owned()).stack_size(Self::STACK_BYTES);
-        let watched = Arc::clone(&connection);
-        let thread = builder.spawn(move || run(&watched, &thread_stop))?;
-        Ok(Self { connection, stop, thread: Some(thread) })
+        LentThread::start(builder, Watched { connection, stop }, |watched, _| run(watched)).map(Self)
     }
 }
 
-fn run(connection: &Connection, stop: &OwnedFd) {
+fn run(Watched { connection, stop }: &Watched) {
     loop {
         // Poll reports a hang-up whatever events are requested. Data on the socket is for other readers.
         let mut watched =
@@ -56,15 +55,9 @@ fn run(connection: &Connection, stop: &OwnedFd) {
 
 impl Drop for HangupMonitor {
     fn drop(&mut self) {
-        if self.connection.is_inherited() {
-            // The thread and the eventfd are those of a parent. Its handle would detach a thread of this process that has
-            // the same id.
-            std::mem::forget(self.thread.take());
-            return;
-        }
-        // The counter of an eventfd that is written once is never full.
-        let _ = rustix::io::write(self.stop.as_fd(), &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.0.end() {
+            // The counter of an eventfd that is written once is never full.
+            let _ = rustix::io::write(self.0.value().stop.as_fd(), &1_u64.to_ne_bytes());
             let _ = thread.join();
         }
     }

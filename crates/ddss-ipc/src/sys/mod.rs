@@ -2,13 +2,16 @@
 //! the rings in `shm`.
 //!
 //! `memory`, `files` and `seqlock` access shared memory, `sigbus` handles its loss. `combiner` and `try_lock_pool`
-//! share values between threads without waiting, `process_byte` tells a process from its children. The other modules wrap one kernel interface each.
+//! share values between threads without waiting, `process_byte` tells a process from its children, and
+//! `lent_thread` leaves them nothing of a thread. The other modules wrap one kernel interface each.
 
 #[cfg(not(loom))]
 mod barrier;
 mod combiner;
 #[cfg(not(loom))]
 mod files;
+#[cfg(not(loom))]
+mod lent_thread;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
@@ -28,6 +31,8 @@ mod try_lock_pool;
 #[cfg(not(loom))]
 pub(crate) use barrier::end_all_before;
 pub use combiner::Combiner;
+#[cfg(not(loom))]
+pub use lent_thread::{Lent, LentThread};
 #[cfg(not(loom))]
 pub(crate) use memory::MappedWord;
 #[cfg(not(loom))]

@@ -7,7 +7,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -16,7 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use crate::connection::Connection;
 use crate::socket::timespec;
 use crate::sync::{AtomicU64, Ordering, order};
-use crate::sys::Queue;
+use crate::sys::{Lent, LentThread, Queue};
 
 /// Interval of the deadline checks while a channel waits. A wait may exceed its deadline by that much.
 const TICK: Duration = Duration::from_millis(10);
@@ -39,7 +38,6 @@ pub(crate) struct TimeoutSlots {
     started_at: Instant,
     channels: Vec<TimeoutSlot>,
     is_asleep: AtomicBool,
-    stop: AtomicBool,
     kick: OwnedFd,
 }
 
@@ -73,9 +71,8 @@ impl TimeoutSlots {
 
 /// Handle of the thread, which ends when this is dropped.
 pub(crate) struct TimeoutThread {
-    connection: Arc<Connection>,
     slots: Arc<TimeoutSlots>,
-    thread: Option<JoinHandle<()>>,
+    thread: LentThread<Watched>,
 }
 
 impl fmt::Debug for TimeoutThread {
@@ -92,13 +89,14 @@ impl TimeoutThread {
             started_at: Instant::now(),
             channels: (0..channels).map(|_| TimeoutSlot::default()).collect(),
             is_asleep: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
             kick,
         });
-        let worker =
-            TimeoutWorker { connection: Arc::clone(&connection), queue, slots: Arc::clone(&slots), idle_ticks: 0 };
-        let thread = std::thread::Builder::new().name("ddss-timeout".to_owned()).spawn(move || worker.run())?;
-        Ok(Self { connection, slots, thread: Some(thread) })
+        let watched = Watched { connection, queue, slots: Arc::clone(&slots) };
+        let builder = std::thread::Builder::new().name("ddss-timeout".to_owned());
+        let thread = LentThread::start(builder, watched, |watched, lent| {
+            TimeoutWorker { watched, lent, idle_ticks: 0 }.run();
+        })?;
+        Ok(Self { slots, thread })
     }
 
     /// Returns the slots in which the channels store their deadlines.
@@ -109,30 +107,29 @@ impl TimeoutThread {
 
 impl Drop for TimeoutThread {
     fn drop(&mut self) {
-        if self.connection.is_inherited() {
-            // The thread and its eventfd are those of a parent. Its handle would detach a thread of this process that has
-            // the same id.
-            std::mem::forget(self.thread.take());
-            return;
-        }
-        self.slots.stop.store(true, Ordering::Release);
-        self.slots.kick();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.end() {
+            self.slots.kick();
             let _ = thread.join();
         }
     }
 }
 
-struct TimeoutWorker {
+/// What the thread sleeps on, and whom it wakes.
+struct Watched {
     connection: Arc<Connection>,
     queue: Queue,
     slots: Arc<TimeoutSlots>,
+}
+
+struct TimeoutWorker<'a> {
+    watched: &'a Watched,
+    lent: &'a Lent<Watched>,
     idle_ticks: u32,
 }
 
-impl TimeoutWorker {
+impl TimeoutWorker<'_> {
     fn run(mut self) {
-        while !self.slots.stop.load(Ordering::Acquire) {
+        while !self.lent.is_over() {
             let waiting = self.nudge_expired();
             self.idle_ticks = if waiting { 0 } else { self.idle_ticks + 1 };
             if self.idle_ticks > IDLE_TICKS_MAX {
@@ -145,16 +142,16 @@ impl TimeoutWorker {
 
     /// Nudges every channel whose deadline has passed. Returns true if any channel waits.
     fn nudge_expired(&self) -> bool {
-        let now = self.slots.started_at.elapsed().as_nanos() as u64 + 1;
-        let gone = self.connection.is_gone();
+        let now = self.watched.slots.started_at.elapsed().as_nanos() as u64 + 1;
+        let gone = self.watched.connection.is_gone();
         let mut waiting = false;
-        for (channel, slot) in self.slots.channels.iter().enumerate() {
+        for (channel, slot) in self.watched.slots.channels.iter().enumerate() {
             let deadline = slot.deadline.load(Ordering::Relaxed);
             waiting |= deadline != AWAKE;
             let late = deadline != AWAKE && (gone || deadline <= now);
             // Set before the send: the channel may receive immediately, and its store must come last. A full queue has
             // messages to wake the channel; the send is retried at the next tick.
-            if late && !slot.nudged.swap(true, Ordering::Relaxed) && self.queue.nudge(channel as u8).is_err() {
+            if late && !slot.nudged.swap(true, Ordering::Relaxed) && self.watched.queue.nudge(channel as u8).is_err() {
                 slot.nudged.store(false, Ordering::Relaxed);
             }
         }
@@ -162,31 +159,31 @@ impl TimeoutWorker {
     }
 
     fn sleep_until_kicked(&mut self) {
-        self.slots.is_asleep.store(true, Ordering::Relaxed);
+        self.watched.slots.is_asleep.store(true, Ordering::Relaxed);
         order::before_timeout_sleep();
-        let waiting = self.slots.channels.iter().any(|slot| slot.deadline.load(Ordering::Relaxed) != AWAKE);
-        if !waiting && !self.slots.stop.load(Ordering::Acquire) {
+        let waiting = self.watched.slots.channels.iter().any(|slot| slot.deadline.load(Ordering::Relaxed) != AWAKE);
+        if !waiting && !self.lent.is_over() {
             self.sleep(None);
         }
-        self.slots.is_asleep.store(false, Ordering::Relaxed);
+        self.watched.slots.is_asleep.store(false, Ordering::Relaxed);
         self.idle_ticks = 0;
     }
 
     fn sleep(&self, limit: Option<Duration>) {
         let limit = limit.map(timespec);
-        let kick = PollFd::from_borrowed_fd(self.slots.kick.as_fd(), PollFlags::IN);
-        let socket = PollFd::from_borrowed_fd(self.connection.socket(), PollFlags::RDHUP);
+        let kick = PollFd::from_borrowed_fd(self.watched.slots.kick.as_fd(), PollFlags::IN);
+        let socket = PollFd::from_borrowed_fd(self.watched.connection.socket(), PollFlags::RDHUP);
         let mut asked = [kick, socket];
         // After the hang-up the socket would make each poll return immediately.
-        let count = if self.connection.is_gone() { 1 } else { 2 };
+        let count = if self.watched.connection.is_gone() { 1 } else { 2 };
         if rustix::event::poll(&mut asked[..count], limit.as_ref()).is_err() {
             return;
         }
         if !asked[0].revents().is_empty() {
-            let _ = rustix::io::read(&self.slots.kick, &mut [0; 8]);
+            let _ = rustix::io::read(&self.watched.slots.kick, &mut [0; 8]);
         }
         if count == 2 && !asked[1].revents().is_empty() {
-            self.connection.set_gone();
+            self.watched.connection.set_gone();
         }
     }
 }

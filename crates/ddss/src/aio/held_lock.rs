@@ -41,7 +41,7 @@ impl HeldLock {
     /// lock.
     pub(crate) fn keep_lease(&mut self) -> Result<(), Error> {
         let client = self.segment.client().blocking();
-        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token)
+        self.lease.keep(&client.keeper()?, &client.inner, self.segment.location(), self.token)
     }
 
     pub(crate) async fn release(&mut self) -> Result<(), Error> {

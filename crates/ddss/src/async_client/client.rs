@@ -6,12 +6,15 @@ use crate::call::retry::Retry;
 #[cfg(feature = "tracing")]
 use crate::call::span;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
+use crate::ended::Ended;
 use crate::error::Error;
+use crate::error::reason::Reason;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
-use crate::reactor::ended::Ended;
 use crate::reactor::pause::Pause;
 use crate::reactor::reactor::Reactor;
 use crate::reactor::tasks::TaskChannel;
+use crate::session::mapped_areas::MappedAreas;
+use crate::session::of_process::OfProcess;
 use ddss_core::{Completion, Failure, Name, NodeId, OpenedSegment, Outcome};
 use ddss_ipc::SharedMemory;
 use std::sync::Arc;
@@ -43,14 +46,30 @@ fn successful(completion: Completion) -> Result<(), Completion> {
     if completion.outcome == Outcome::Done { Ok(()) } else { Err(completion) }
 }
 
+/// An area for whose mapping tasks wait.
+struct OwedArea {
+    areas: Arc<OfProcess<MappedAreas>>,
+    area: usize,
+}
+
+impl Drop for OwedArea {
+    fn drop(&mut self) {
+        self.areas.end(self.area);
+    }
+}
+
 impl crate::Client {
     /// Returns the asynchronous client. All asynchronous clients of one client share its channel for tasks.
     pub fn aio(&self) -> Result<Client, Error> {
         let mut time = self.time();
+        self.leave_parent();
         // All shards at once, since a task cannot block for a connection later.
         for shard in 0..self.shard_count() {
             let client = self.at_shard_by(shard, &mut time)?;
-            client.tasks.of(&client.inner)?;
+            // Without a daemon the first call attaches.
+            if let Some(session) = client.inner.current_session() {
+                client.tasks.of(&client.inner).reactor_on(&session)?;
+            }
         }
         Ok(Client::of(self.clone()))
     }
@@ -81,17 +100,21 @@ impl Client {
     pub(crate) async fn area_of(&self, mut time: Deadline, opened: &OpenedSegment) -> Option<SharedMemory> {
         let inner = &self.0.inner;
         let area = inner.area_of(opened)?;
-        if let Ok(known) = inner.areas.get(area) {
+        let areas = inner.areas.get().ok()?;
+        if let Ok(known) = areas.get(area) {
             return known;
         }
         let (mapped, by) = (Arc::new(Ended::default()), time.deadline());
-        let (inner, result) = (Arc::clone(inner), Arc::clone(&mapped));
-        let thread = std::thread::Builder::new().name("ddss-map".to_owned());
-        thread.spawn(move || result.end(inner.map_area(area, by))).ok()?;
+        if areas.wait(area, &mapped) {
+            // Its drop wakes the tasks, also if there is no thread or if it panics.
+            let (owed, inner) = (OwedArea { areas, area }, Arc::clone(inner));
+            let map = move || drop((inner.map_area(owed.area, by), owed));
+            let _ = std::thread::Builder::new().name("ddss-map".to_owned()).spawn(map);
+        }
         std::future::poll_fn(|context| mapped.poll(context)).await
     }
 
-    fn channel(&self) -> Result<&TaskChannel, Error> {
+    fn channel(&self) -> &TaskChannel {
         self.0.tasks.of(&self.0.inner)
     }
 
@@ -100,19 +123,20 @@ impl Client {
     pub(super) async fn reactor(&self, deadline: Instant, waits: bool) -> Result<Arc<Reactor>, Error> {
         loop {
             if let Some(session) = self.0.inner.current_session() {
-                match self.channel()?.reactor_on(&session) {
+                match self.channel().reactor_on(&session) {
                     // Another call has found a newer daemon in the meantime: its reactor serves this call.
                     Err(_) if !Arc::ptr_eq(&session, &self.0.inner.last_session()) => continue,
                     reactor => return reactor,
                 }
             }
-            self.channel()?.search.begin(&self.0.inner, deadline, waits)?.await?;
+            let search = self.channel().search.get().map_err(Reason::Thread)?;
+            search.begin(&self.0.inner, deadline, waits)?.await?;
         }
     }
 
     /// Creates a future that is ready after `time`; at once if no call has created the channel for tasks.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
-        Pause::new(self.0.tasks.existing(&self.0.inner).map(|channel| channel.reactor.load_full()), time)
+        Pause::new(self.channel().reactor.load_full(), time)
     }
 
     /// Returns the client with blocking calls.
@@ -242,13 +266,13 @@ impl Client {
     /// Returns the number of wake-ups that its channel sent for calls.
     #[cfg(test)]
     pub(super) fn rings(&self) -> usize {
-        self.channel().unwrap().reactor.load().channel.rings()
+        self.channel().reactor.load_full().unwrap().channel.rings()
     }
 
     /// Returns true if no call is in flight on its channel.
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
-        self.channel().unwrap().reactor.load().channel.is_quiet()
+        self.channel().reactor.load_full().unwrap().channel.is_quiet()
     }
 }
 

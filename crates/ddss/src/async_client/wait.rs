@@ -29,7 +29,7 @@ impl crate::Client {
 impl crate::Client {
     /// Returns the number of this client's waits that the daemon has parked.
     fn parked(&self) -> usize {
-        self.tasks.existing(&self.inner).map_or(0, |channel| channel.reactor.load().channel.parked())
+        self.tasks.of(&self.inner).reactor.load_full().map_or(0, |reactor| reactor.channel.parked())
     }
 }
 

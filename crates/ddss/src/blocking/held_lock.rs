@@ -30,7 +30,7 @@ impl Segment {
     ) -> Result<HeldLock, Error> {
         let client = self.client();
         let ended = client.run_wait(time, call);
-        let (token, stamp) = ended.inspect_err(|_| client.keeper().release_late_locks(&client.inner.last_session()))?;
+        let (token, stamp) = ended.inspect_err(|_| client.release_late_locks())?;
         let lease = HeldLease::since(asked, lease);
         Ok(HeldLock { segment: self.under(token), token, stamp, lease, open: true })
     }
@@ -39,7 +39,7 @@ impl Segment {
 impl HeldLock {
     pub(crate) fn keep_lease(&mut self) -> Result<(), Error> {
         let client = self.segment.client();
-        self.lease.keep(client.keeper(), &client.inner, self.segment.location(), self.token)
+        self.lease.keep(&client.keeper()?, &client.inner, self.segment.location(), self.token)
     }
 
     pub(crate) fn release(&mut self) -> Result<(), Error> {

@@ -77,6 +77,8 @@ pub(crate) struct ChannelPool {
     /// Number of threads that wait for an event on a channel of their own, or are about to, and its maximum.
     waits: AtomicUsize,
     waits_max: usize,
+    /// Number of abandoned calls that may still be granted a lock.
+    late_locks: AtomicUsize,
     pub(crate) shared: SharedSlots,
     arena: SharedMemory,
     /// The channel and the part of the arena that asynchronous calls use.
@@ -170,6 +172,7 @@ impl ChannelPool {
             waiting_count,
             waits: AtomicUsize::new(0),
             waits_max,
+            late_locks: AtomicUsize::new(0),
             shared,
             arena,
             for_tasks,
@@ -243,18 +246,23 @@ impl ChannelPool {
     }
 
     /// Collects completions of calls whose callers gave up, on channels that no thread uses: a lock that was granted meanwhile is
-    /// released. Returns true while a channel may still get such a lock.
+    /// released. Returns true while such a lock may still come.
     pub(crate) fn collect_late_locks(&self) -> bool {
         let mut time = Deadline::of(Duration::ZERO);
-        let pools = [&self.channel_slots, &self.while_others_wait];
-        let mut may_come = |channel_slot: Option<PoolGuard<'_, ChannelSlot>>| {
-            let Some(channel_slot) = channel_slot else { return true };
+        let pools = [&self.channel_slots, &self.while_others_wait, &self.for_lock_holders];
+        for channel_slot in pools.into_iter().filter(|_| self.may_have_late_locks()).flat_map(TryLockPool::acquire_each)
+        {
+            let Some(channel_slot) = channel_slot else { continue };
             let (notify, time) = (NotifyOnDrop(&self.wait_queue), &mut time);
-            let mut call = Call { channel_slot, _waiting: None, _notify: notify, channels: self, time };
-            call.collect_abandoned();
-            call.channel_slot.abandoned.iter().any(|abandoned| abandoned.lock.is_some())
-        };
-        pools.into_iter().flat_map(TryLockPool::acquire_each).fold(false, |any, slot| may_come(slot) | any)
+            Call { channel_slot, _waiting: None, _notify: notify, channels: self, time }.collect_abandoned();
+        }
+        self.may_have_late_locks()
+    }
+
+    /// Returns true if a lock may be granted to a caller who has given up.
+    #[inline]
+    pub(crate) fn may_have_late_locks(&self) -> bool {
+        self.late_locks.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {
@@ -319,12 +327,12 @@ impl Call<'_> {
         self.channel_slot.channel.ring_doorbell();
         if let Some(meanwhile) = meanwhile.take() {
             // If the closure panics, the daemon still executes this call and may write into its buffer.
-            self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
+            self.abandon(id, lease, &operation);
             if self.channel_slot.channel.is_on_service_core() {
                 self.channel_slot.channel.yield_to_service();
             }
             meanwhile();
-            self.channel_slot.abandoned.pop();
+            self.take_abandoned(id);
         }
         // Matched by reference: a completion is copied only if it is an error.
         match &self.wait_for(id, plan.wait_class, plan.is_harmless) {
@@ -338,10 +346,25 @@ impl Call<'_> {
                 ended
             }
             &Err(none) => {
-                self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
+                self.abandon(id, lease, &operation);
                 Err(none)
             }
         }
+    }
+
+    /// Records a call for whose completion nobody waits.
+    fn abandon(&mut self, id: u64, lease: ArenaLease, operation: &Operation) {
+        let lock = locked_by(operation);
+        self.channels.late_locks.fetch_add(lock.is_some().into(), Ordering::Relaxed);
+        self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock });
+    }
+
+    /// Removes an abandoned call.
+    fn take_abandoned(&mut self, id: u64) -> Option<AbandonedCall> {
+        let index = self.channel_slot.abandoned.iter().position(|call| call.id == id)?;
+        let call = self.channel_slot.abandoned.swap_remove(index);
+        self.channels.late_locks.fetch_sub(call.lock.is_some().into(), Ordering::Relaxed);
+        Some(call)
     }
 
     /// Submits a request to a channel that was full. Calls that were abandoned may have ended since.
@@ -381,8 +404,7 @@ impl Call<'_> {
     /// Completes an abandoned call: its resources are free again.
     pub(crate) fn complete_abandoned(&mut self, completion: &Completion) {
         let id = completion.request.0;
-        let Some(index) = self.channel_slot.abandoned.iter().position(|call| call.id == id) else { return };
-        let AbandonedCall { lease, lock, .. } = self.channel_slot.abandoned.swap_remove(index);
+        let Some(AbandonedCall { lease, lock, .. }) = self.take_abandoned(id) else { return };
         self.release(lease);
         if let (Some(segment), Outcome::Done) = (lock, completion.outcome) {
             let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| completion.data[i])));
@@ -412,8 +434,53 @@ impl Call<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Spec;
     use crate::testing::TestNode;
+    use ddss_core::LockRequest;
     use ddss_core::limits::RING_SLOTS;
+    use std::sync::Arc;
+
+    #[test]
+    fn refused_lock_looks_at_no_channel() {
+        // If this broke, a thread that polls a lock would disturb the calls of all others, and start a thread each time.
+        let node = TestNode::start();
+        let (mine, theirs) = (node.client(), node.client());
+        let segment = mine.segment("locked").allocate(Spec::new(64)).unwrap();
+        let held = theirs.segment("locked").open().unwrap().lock().unwrap();
+        let (session, mut time) = (mine.inner.last_session(), mine.time());
+        let busy = session.channels.call(Priority::Holder, &mut time).unwrap();
+        for _ in 0..100 {
+            assert!(segment.try_lock().unwrap().is_none());
+            assert!(!mine.keeper().unwrap().is_running());
+        }
+        drop((busy, held));
+        segment.try_lock().unwrap().unwrap().unlock().unwrap();
+    }
+
+    #[test]
+    fn client_is_detached_while_a_late_lock_is_awaited() {
+        // If this broke, another client would find the lock and the place of one that was dropped taken.
+        let node = TestNode::start();
+        let ends_at_once = || {
+            let client = node.client();
+            let id = client.segment("locked").open().unwrap().id();
+            let session = Arc::clone(&client.inner.last_session());
+            let mut time = client.time();
+            let mut call = session.channels.call(Priority::Call, &mut time).unwrap();
+            let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
+            let lock = Operation::Lock { segment: id, lock_request };
+            call.abandon(u64::MAX, ArenaLease::Nothing, &lock);
+            drop(call);
+            client.release_late_locks();
+            assert!(client.keeper().unwrap().is_running());
+            let attached = Arc::downgrade(&session);
+            drop((session, client));
+            attached.strong_count() == 0
+        };
+        node.client().segment("locked").allocate(Spec::new(64)).unwrap();
+        // The keeper has a session only for a moment.
+        assert!((0..20).filter(|_| ends_at_once()).count() > 0);
+    }
 
     #[test]
     fn channel_that_was_full_takes_calls_when_the_daemon_goes_on() {

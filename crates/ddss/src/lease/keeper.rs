@@ -16,11 +16,11 @@ use crate::error::reason::Reason;
 use crate::location::SegmentLocation;
 use crate::plan::CallPlan;
 use crate::plan::priority::Priority;
+use crate::session::of_process::OfProcess;
 use crate::session::{Inner, Session};
 use arc_swap::Guard;
 use ddss_core::{LockToken, Outcome};
-use ddss_ipc::lock_free::ProcessByte;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Maximum time of one round of renewals.
@@ -30,9 +30,12 @@ const ROUND_MIN: Duration = Duration::from_millis(100);
 /// Pause between two looks for locks that are granted late.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Leases that the thread of a client renews.
+/// Leases that the thread of a client renews in this process.
+pub(crate) type LeaseKeeper = OfProcess<Keeper>;
+
+/// The state of the thread, and its wake-up.
 #[derive(Debug, Default)]
-pub(crate) struct LeaseKeeper {
+pub(crate) struct Keeper {
     state: Mutex<KeeperState>,
     changed: Condvar,
 }
@@ -41,22 +44,23 @@ pub(crate) struct LeaseKeeper {
 struct KeeperState {
     leases: Vec<Arc<Renewable>>,
     /// Sessions in which a lock may be granted to a caller that has given up.
-    late: Vec<Arc<Session>>,
-    /// Present while the thread runs. A child of this process has no thread.
-    thread: Option<ProcessByte>,
+    late: Vec<Weak<Session>>,
+    is_running: bool,
 }
 
 impl KeeperState {
-    fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_inherited())
+    fn add_late(&mut self, session: Weak<Session>) {
+        if !self.late.iter().any(|late| late.ptr_eq(&session)) {
+            self.late.push(session);
+        }
     }
 }
 
 /// A lock with its lease.
 #[derive(Debug)]
 struct Renewable {
-    /// Attachment to the shard of the segment.
-    attached: Arc<Inner>,
+    /// Attachment to the shard of the segment, which the guard owns.
+    attached: Weak<Inner>,
     location: SegmentLocation,
     token: LockToken,
     lease: Lease,
@@ -83,7 +87,7 @@ impl KeptLease {
         location: &SegmentLocation,
         (token, lease): (LockToken, Lease),
     ) -> Result<Self, Error> {
-        let (attached, location) = (Arc::clone(attached), location.clone());
+        let (attached, location) = (Arc::downgrade(attached), location.clone());
         let renewable = Arc::new(Renewable { attached, location, token, lease });
         let mut state = keeper.state();
         keeper.start(&mut state).map_err(Reason::Thread)?;
@@ -100,6 +104,9 @@ impl KeptLease {
 
 impl Drop for KeptLease {
     fn drop(&mut self) {
+        if self.keeper.is_inherited() {
+            return;
+        }
         self.keeper.state().leases.retain(|kept| !Arc::ptr_eq(kept, &self.renewable));
         self.keeper.changed.notify_one();
     }
@@ -108,17 +115,17 @@ impl Drop for KeptLease {
 impl LeaseKeeper {
     /// Returns true while the thread runs.
     #[cfg(test)]
-    fn is_running(&self) -> bool {
-        self.state().is_running()
+    pub(crate) fn is_running(&self) -> bool {
+        self.state().is_running
     }
 
     /// Starts the thread unless it runs.
     fn start(self: &Arc<Self>, state: &mut KeeperState) -> std::io::Result<()> {
-        if !state.is_running() {
-            let (keeper, running) = (Arc::clone(self), ProcessByte::new(1)?);
+        if !state.is_running {
+            let keeper = Arc::clone(self);
             let thread = std::thread::Builder::new().name("ddss-leases".to_owned());
             thread.spawn(move || keeper.run())?;
-            state.thread = Some(running);
+            state.is_running = true;
         }
         Ok(())
     }
@@ -130,10 +137,22 @@ impl LeaseKeeper {
         }
         let mut state = self.state();
         // Without the thread their leases end the locks.
-        if self.start(&mut state).is_ok() && !state.late.iter().any(|late| Arc::ptr_eq(late, session)) {
-            state.late.push(Arc::clone(session));
+        if self.start(&mut state).is_ok() {
+            state.add_late(Arc::downgrade(session));
             self.changed.notify_one();
         }
+    }
+
+    /// Releases locks that were granted late. A daemon that is gone, or that sees the client gone, ends them.
+    fn collect_late_locks(&self) {
+        let late = std::mem::take(&mut self.state().late);
+        let is_owed = |late: &Weak<Session>| {
+            late.upgrade().is_some_and(|late| !late.attachment.is_unusable() && late.channels.collect_late_locks())
+        };
+        // The last handle of a session may be among them: it is dropped without the lock.
+        let owed: Vec<_> = late.into_iter().filter(is_owed).collect();
+        let mut state = self.state();
+        owed.into_iter().for_each(|session| state.add_late(session));
     }
 
     fn state(&self) -> MutexGuard<'_, KeeperState> {
@@ -141,21 +160,18 @@ impl LeaseKeeper {
     }
 
     fn run(&self) {
-        let mut state = self.state();
         loop {
-            // A daemon that is gone, or that sees the client gone, ends the locks.
-            let is_owed = |late: &Arc<Session>| Arc::strong_count(late) > 1 && !late.attachment.is_unusable();
-            state.late.retain(|late| is_owed(late) && late.channels.collect_late_locks());
+            self.collect_late_locks();
+            let mut state = self.state();
             state.leases.retain(|kept| !kept.lease.is_lost());
             let now = Instant::now();
             let collect = (!state.late.is_empty()).then_some(now + COLLECT_INTERVAL);
             let Some(next) = state.leases.iter().map(|kept| kept.lease.due()).chain(collect).min() else {
-                state.thread = None;
+                state.is_running = false;
                 return;
             };
             if next > now {
-                let waited = self.changed.wait_timeout(state, next - now);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                drop(self.changed.wait_timeout(state, next - now));
                 continue;
             }
             let time = Deadline::of(round_max(state.leases.iter().map(|kept| kept.lease.duration())));
@@ -163,9 +179,6 @@ impl LeaseKeeper {
             drop(state);
             due.sort_by_key(|kept| kept.lease.duration());
             renew_all(&due, time);
-            // The last handle of a client may be among them: it is dropped before the lock is taken.
-            drop(due);
-            state = self.state();
         }
     }
 }
@@ -183,14 +196,16 @@ struct ShardRenewals<'a> {
 }
 
 /// Renews leases of all shards at the same time, within the time of one call. The shard of the first lease comes first.
-fn renew_all(due: &[Arc<Renewable>], time: Deadline) {
+fn renew_all<'a>(due: &'a [Arc<Renewable>], time: Deadline) {
     let (mut time, sent) = (time.started(), Instant::now());
-    let mut rest: Vec<&Renewable> = due.iter().map(AsRef::as_ref).collect();
+    // A guard that has ended meanwhile needs no renewal.
+    let of_guard = |kept: &'a Arc<Renewable>| Some((kept.attached.upgrade()?, &**kept));
+    let mut rest: Vec<(Arc<Inner>, &Renewable)> = due.iter().filter_map(of_guard).collect();
     let mut shards = Vec::new();
-    while let Some(first) = rest.first() {
-        let attached = Arc::clone(&first.attached);
-        let (leases, others): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|kept| Arc::ptr_eq(&kept.attached, &attached));
+    while let Some((attached, _)) = rest.first() {
+        let attached = Arc::clone(attached);
+        let (leases, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(its, _)| Arc::ptr_eq(its, &attached));
+        let leases: Vec<&Renewable> = leases.into_iter().map(|(_, kept)| kept).collect();
         match attached.session(&mut time, || true) {
             Ok(session) => {
                 let plans = leases.iter().map(|kept| kept.plan()).collect();
@@ -288,7 +303,7 @@ mod tests {
         for name in &names {
             theirs.segment(name).open().unwrap().lock_with(LockOptions::new().timeout(Duration::ZERO)).unwrap();
         }
-        wait_until(|| !mine.keeper().is_running());
+        wait_until(|| !mine.keeper().unwrap().is_running());
         // The next guard starts the thread again.
         let again = segments[0].lock_with(kept()).unwrap();
         wait_until(|| again.lock.lease.current().renewals() >= 1);
@@ -306,7 +321,7 @@ mod tests {
         wait_until(|| lost.lease_left().is_zero());
         assert_eq!(lost.renew().unwrap_err().kind(), ErrorKind::LockLost);
         assert_eq!(lost.put(0, b"late").unwrap_err().kind(), ErrorKind::LockLost);
-        wait_until(|| !mine.keeper().is_running());
+        wait_until(|| !mine.keeper().unwrap().is_running());
         next.renew().unwrap();
         drop(lost);
         next.put(0, b"next").unwrap();

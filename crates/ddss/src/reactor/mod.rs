@@ -4,7 +4,6 @@
 //! daemon. `tasks` keeps a client's reactor.
 
 mod backpressure;
-pub(crate) mod ended;
 pub(crate) mod pause;
 pub(crate) mod reactor;
 mod reconnect;

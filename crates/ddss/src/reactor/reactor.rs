@@ -3,13 +3,12 @@
 use crate::reactor::shared_channel::{OPEN, SharedChannel};
 use crate::session::Session;
 use ddss_core::{LockToken, SegmentId};
-use ddss_ipc::lock_free::ProcessByte;
+use ddss_ipc::lock_free::{Lent, LentThread, ProcessByte};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Handle of the reactor thread. The thread ends with the last handle.
@@ -18,27 +17,36 @@ pub(crate) struct Reactor {
     /// Session whose channel the reactor serves.
     pub(crate) session: Arc<Session>,
     kick: PipeWriter,
-    stop: Arc<AtomicBool>,
+    thread: LentThread<Served>,
+}
+
+/// What the thread serves. The channel is there before its first turn.
+struct Served {
+    session: Arc<Session>,
+    channel: OnceLock<Arc<SharedChannel>>,
 }
 
 impl Reactor {
     /// Starts the reactor of a session. After an error the next call may try again.
     pub(crate) fn start(session: Arc<Session>) -> std::io::Result<Self> {
         let ((kicked, kick), state) = (pipe()?, ProcessByte::new(OPEN)?);
-        let stop = Arc::new(AtomicBool::new(false));
-        let (give, given) = sync_channel::<Arc<SharedChannel>>(1);
-        let (stopped, whose) = (Arc::clone(&stop), Arc::clone(&session));
-        std::thread::Builder::new().name("ddss-reactor".to_owned()).spawn(move || {
-            if let Ok(channel) = given.recv() {
-                run(&whose, &channel, kicked, &stopped);
+        let (give, given) = sync_channel(1);
+        let builder = std::thread::Builder::new().name("ddss-reactor".to_owned());
+        let served = Served { session: Arc::clone(&session), channel: OnceLock::new() };
+        let thread = LentThread::start(builder, served, move |served, lent| {
+            if let Ok(()) = given.recv()
+                && let Some(channel) = served.channel.get()
+            {
+                run(&served.session, channel, kicked, lent);
             }
         })?;
         // The session has one channel for tasks, so it is taken after all that can fail.
         let no_channel = || std::io::Error::other("the daemon gave this client no channel for tasks");
         let (channel, runs) = session.channels.take_task_channel().ok_or_else(no_channel)?;
         let channel = Arc::new(SharedChannel::new(channel, session.channels.arena().clone(), runs, state));
-        give.send(Arc::clone(&channel)).expect("the thread waits for its channel");
-        Ok(Self { channel, session, kick, stop })
+        let _ = thread.value().channel.set(Arc::clone(&channel));
+        give.send(()).expect("the thread waits for its channel");
+        Ok(Self { channel, session, kick, thread })
     }
 
     /// Wakes the thread if it sleeps beyond a new call's deadline.
@@ -64,12 +72,13 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake();
+        if self.thread.end().is_some() {
+            self.wake();
+        }
     }
 }
 
-fn run(session: &Session, channel: &SharedChannel, mut kicked: PipeReader, stopped: &AtomicBool) {
+fn run(session: &Session, channel: &SharedChannel, mut kicked: PipeReader, lent: &Lent<Served>) {
     /// Minimum interval between checks for deadlines alone.
     const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
     /// Time that the thread continues without tasks while locks have yet to be released.
@@ -77,7 +86,7 @@ fn run(session: &Session, channel: &SharedChannel, mut kicked: PipeReader, stopp
     let (mut alive, mut end) = (true, None);
     loop {
         let mut next = channel.turn(alive);
-        if stopped.load(Ordering::Acquire) {
+        if lent.is_over() {
             let end = *end.get_or_insert_with(|| Instant::now() + LINGER);
             if Instant::now() >= end || !channel.has_pending_releases() {
                 return;

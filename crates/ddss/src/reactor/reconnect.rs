@@ -1,12 +1,12 @@
 //! Search for the next daemon on behalf of tasks. Attaching may block and a task must not, so a thread searches while
 //! some task waits, each task until its own deadline.
 
+use crate::ended::Ended;
 use crate::error::Error;
 use crate::error::reason::Reason;
-use crate::reactor::ended::Ended;
 use crate::session::Inner;
+use crate::session::of_process::OfProcess;
 use ddss_ipc::AttachError;
-use ddss_ipc::lock_free::ProcessByte;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -14,15 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Tasks that wait for the next daemon of one shard.
+/// Tasks of this process that wait for the next daemon of one shard.
+pub(crate) type Reconnect = OfProcess<WaitList>;
+
+/// The list of these tasks.
 #[derive(Default)]
-pub(crate) struct Reconnect(Mutex<WaitList>);
+pub(crate) struct WaitList(Mutex<Waiting>);
 
 #[derive(Default)]
-struct WaitList {
-    /// Present while a thread searches that will check the list again before it ends. A child of this process has no thread.
-    search: Option<ProcessByte>,
-    waiting: Vec<Arc<Waiter>>,
+struct Waiting {
+    /// True while a thread searches that will check the list again before it ends.
+    is_searched: bool,
+    tasks: Vec<Arc<Waiter>>,
 }
 
 struct Waiter {
@@ -47,7 +50,7 @@ impl Reconnect {
     /// Maximum time of a single attempt: a task that comes meanwhile may have an earlier deadline.
     const ATTEMPT_MAX: Duration = Duration::from_millis(100);
 
-    fn line(&self) -> MutexGuard<'_, WaitList> {
+    fn line(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,14 +63,13 @@ impl Reconnect {
     ) -> Result<ReconnectFuture, Error> {
         let waiting = Arc::new(Waiter { since: Instant::now(), deadline, waits, ended: Ended::default() });
         let mut line = self.line();
-        if line.search.as_ref().is_none_or(ProcessByte::is_inherited) {
+        if !line.is_searched {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
-            let running = ProcessByte::new(1).map_err(Reason::Thread)?;
             let thread = std::thread::Builder::new().name("ddss-search".to_owned());
             thread.spawn(move || search.run(&inner)).map_err(Reason::Thread)?;
-            line.search = Some(running);
+            line.is_searched = true;
         }
-        line.waiting.push(Arc::clone(&waiting));
+        line.tasks.push(Arc::clone(&waiting));
         Ok(ReconnectFuture(waiting))
     }
 
@@ -87,18 +89,16 @@ impl Reconnect {
     /// Returns the earliest deadline of the waiters. `None`: the search is over.
     fn first_deadline(&self) -> Option<Instant> {
         let mut line = self.line();
-        line.waiting.retain(|waiting| Arc::strong_count(waiting) > 1);
-        if line.waiting.is_empty() {
-            line.search = None;
-        }
-        line.waiting.iter().map(|waiting| waiting.deadline).min()
+        line.tasks.retain(|waiting| Arc::strong_count(waiting) > 1);
+        line.is_searched = !line.tasks.is_empty();
+        line.tasks.iter().map(|waiting| waiting.deadline).min()
     }
 
     /// Notifies the waiters that need no further search.
     fn notify(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
         let soon = Instant::now() + Inner::RETRY_INTERVAL;
         let is_over = |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.waits);
-        let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
+        let told: Vec<_> = self.line().tasks.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.ended.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
         }
@@ -117,8 +117,8 @@ impl Drop for PanicNotifier<'_> {
             return;
         }
         let mut line = self.search.line();
-        line.search = None;
-        let waiting = std::mem::take(&mut line.waiting);
+        line.is_searched = false;
+        let waiting = std::mem::take(&mut line.tasks);
         drop(line);
         for one in waiting {
             one.ended.end(Err((self.why)()));
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn waiters_are_notified_when_search_panics() {
         // If this broke, tasks would wait forever for a dead thread, which also checks their deadlines.
-        let (search, now) = (Reconnect::default(), Instant::now());
+        let (search, now) = (Reconnect::new().unwrap(), Instant::now());
         let waiting = Waiter { since: now, deadline: now, waits: true, ended: Ended::default() };
         let waiting = Arc::new(waiting);
-        *search.line() = WaitList { search: Some(ProcessByte::new(1).unwrap()), waiting: vec![Arc::clone(&waiting)] };
+        *search.line() = Waiting { is_searched: true, tasks: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _told = PanicNotifier { search: &search, why: &|| Reason::Thread(ErrorKind::Other.into()).into() };
             panic!("what cannot happen");
@@ -162,6 +162,6 @@ mod tests {
         };
         assert!(matches!(told.reason(), Reason::Thread(_)), "{told}");
         let line = search.line();
-        assert!(line.search.is_none() && line.waiting.is_empty());
+        assert!(!line.is_searched && line.tasks.is_empty());
     }
 }

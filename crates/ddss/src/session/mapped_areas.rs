@@ -1,18 +1,21 @@
 //! Areas of the home's memory that this process has mapped.
 
+use crate::ended::Ended;
 use ddss_ipc::SharedMemory;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Areas that this process has mapped, or may not map.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct MappedAreas(Mutex<Known>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Known {
     areas: HashMap<usize, Option<SharedMemory>>,
+    /// Tasks that wait until a thread has mapped an area, or has failed.
+    waiting: HashMap<usize, Vec<Arc<Ended<Option<SharedMemory>>>>>,
     /// Number of daemons that have ended: their areas are others.
     daemons: u64,
 }
@@ -41,10 +44,24 @@ impl MappedAreas {
         let left = by.saturating_duration_since(Instant::now()).min(Self::AREA_WAIT_MAX);
         let mapped = SharedMemory::map_area(socket, u32::try_from(area).ok()?, left).ok()?;
         let mut known = self.known();
-        if known.daemons == daemons {
-            known.areas.insert(area, mapped.clone());
-        }
-        mapped
+        // Another thread may have mapped it: one mapping serves all handles.
+        if known.daemons == daemons { known.areas.entry(area).or_insert(mapped).clone() } else { mapped }
+    }
+
+    /// Has a task wait for the mapping of an area. Returns true if it is the first one: its caller maps the area and then calls
+    /// [`end`](Self::end).
+    pub(crate) fn wait(&self, area: usize, task: &Arc<Ended<Option<SharedMemory>>>) -> bool {
+        let mut known = self.known();
+        let waiting = known.waiting.entry(area).or_default();
+        waiting.push(Arc::clone(task));
+        waiting.len() == 1
+    }
+
+    /// Wakes the tasks that wait for an area, mapped or not.
+    pub(crate) fn end(&self, area: usize) {
+        let waiting = self.known().waiting.remove(&area).unwrap_or_default();
+        let mapped = self.get(area).ok().flatten();
+        waiting.into_iter().for_each(|task| task.end(mapped.clone()));
     }
 
     /// Drops all mappings: a new daemon may have other files.
@@ -60,6 +77,35 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::testing::TestNode;
+    use std::os::fd::AsRawFd;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn tasks_that_open_segments_of_one_area_share_one_thread_and_one_mapping() {
+        // If this broke, a service that opens hundreds of segments at its start would be refused by the acceptor.
+        let node = TestNode::start();
+        let client = node.client();
+        let (areas, by) = (MappedAreas::default(), Instant::now() + Duration::from_secs(60));
+        let area = (0..8).find(|&area| areas.map(client.socket(), area, by).is_some()).unwrap();
+        areas.forget();
+        let tasks: Vec<_> = (0..200).map(|_| Arc::new(Ended::default())).collect();
+        assert_eq!(tasks.iter().filter(|task| areas.wait(area, task)).count(), 1);
+        // Two threads are as fast as each other.
+        let mapped: Vec<_> = std::thread::scope(|scope| {
+            let map = || areas.map(client.socket(), area, by).unwrap();
+            [scope.spawn(map), scope.spawn(map)].map(|thread| thread.join().unwrap()).into()
+        });
+        let is_one = |memory: &SharedMemory| memory.descriptor().as_raw_fd() == mapped[0].descriptor().as_raw_fd();
+        assert!(is_one(&mapped[1]));
+        areas.end(area);
+        for task in tasks {
+            let Poll::Ready(Some(memory)) = task.poll(&Context::from_waker(Waker::noop())) else {
+                panic!("no mapping")
+            };
+            assert!(is_one(&memory));
+        }
+        assert!(areas.wait(area, &Arc::default()), "the next task begins again");
+    }
 
     #[test]
     fn area_that_could_not_be_mapped_once_is_mapped_later() {

@@ -9,6 +9,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::session::mapped_areas::MappedAreas;
+use crate::session::of_process::PerProcess;
 use arc_swap::{ArcSwap, Guard};
 use ddss_core::{OpenedSegment, area_of};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, SharedMemory, socket_name};
@@ -94,11 +95,11 @@ pub(crate) struct CallSettings {
 pub(crate) struct Inner {
     current: ArcSwap<Session>,
     /// Taken by the thread that searches for the next daemon.
-    turn: Mutex<()>,
+    turn: PerProcess<Mutex<()>>,
     pub(crate) plan: AttachPlan,
     pub(crate) settings: CallSettings,
     /// Mapped areas of this node, unless local reads are disabled.
-    pub(crate) areas: MappedAreas,
+    pub(crate) areas: PerProcess<MappedAreas>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -118,7 +119,7 @@ impl Inner {
         let session = plan.attach(by)?;
         plan.shard_count = Some(session.attachment.shards());
         let current = ArcSwap::from_pointee(session);
-        Ok(Self { current, turn: Mutex::new(()), plan, settings, areas: MappedAreas::default() })
+        Ok(Self { current, turn: PerProcess::default(), plan, settings, areas: PerProcess::default() })
     }
 
     /// Returns the number of the area that holds a segment, if it may be read in place.
@@ -128,7 +129,7 @@ impl Inner {
 
     /// Returns the memory of an area if this process may map it, and can do so by then.
     pub(crate) fn map_area(&self, area: usize, by: Instant) -> Option<SharedMemory> {
-        self.areas.map(&self.plan.socket, area, by)
+        self.areas.get().ok()?.map(&self.plan.socket, area, by)
     }
 
     /// Returns the last session, whether or not its daemon still runs.
@@ -176,9 +177,18 @@ impl Inner {
         }
     }
 
+    /// Attaches in place of a parent of this process, if the daemon is there.
+    pub(crate) fn leave_parent(&self) {
+        if self.current.load().attachment.is_inherited() {
+            let _ = self.try_attach(Instant::now() + Self::START_MAX);
+        }
+    }
+
     /// Makes one attempt to find the next daemon, and a pause if there is none. No error: another thread is searching.
     pub(crate) fn try_attach(&self, by: Instant) -> Result<(), Option<Error>> {
-        let _turn = match self.turn.try_lock() {
+        let failed = |error| -> Option<Error> { Some(Reason::Thread(error).into()) };
+        let (turn, areas) = (self.turn.get().map_err(failed)?, self.areas.get().map_err(failed)?);
+        let _turn = match turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(None),
@@ -188,7 +198,7 @@ impl Inner {
         }
         match self.plan.attach(by) {
             Ok(session) => {
-                self.areas.forget();
+                areas.forget();
                 self.current.store(Arc::new(session));
                 Ok(())
             }
