@@ -105,28 +105,29 @@ impl Drop for Metrics {
 #[derive(Debug)]
 struct CachedReader {
     sources: MetricsSources,
-    last: Mutex<Option<Arc<Read>>>,
+    last: Mutex<Option<Arc<Reading>>>,
     /// Room for live pages.
     viewers: Arc<Semaphore>,
     /// True if only this machine reaches the server.
     is_loopback: bool,
 }
 
+/// All pages of the shards at one time.
 #[derive(Debug)]
-struct Read {
+struct Reading {
     at: Instant,
     all: Vec<Status>,
     metrics: String,
 }
 
-impl Read {
+impl Reading {
     fn moment(&self) -> Moment<'_> {
         Moment { at: self.at, all: &self.all }
     }
 }
 
 impl CachedReader {
-    fn read(&self) -> Option<Arc<Read>> {
+    fn read(&self) -> Option<Arc<Reading>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(read) = last.as_ref().filter(|read| read.at.elapsed() < CACHE_MAX_AGE) {
             return Some(Arc::clone(read));
@@ -135,19 +136,19 @@ impl CachedReader {
         let all = pages.iter().map(|page| Status::decode(&page.copy())).collect::<Result<Vec<_>, _>>().ok()?;
         let node = NodeValues { process: ProcessSample::take(folders), raft: raft.as_ref().map(RaftStatus::read) };
         let metrics = exposition(&all, &node);
-        let read = Arc::new(Read { at: Instant::now(), all, metrics });
+        let read = Arc::new(Reading { at: Instant::now(), all, metrics });
         *last = Some(Arc::clone(&read));
         Some(read)
     }
 
     /// Returns an event of the live page. `shows_names` is false if the request may be of another machine, or of a page of one.
-    fn event(&self, older: &Read, newer: &Read, shows_names: bool) -> Option<String> {
+    fn event(&self, older: &Reading, newer: &Reading, shows_names: bool) -> Option<String> {
         let memory_folder = shows_names.then_some(&*self.sources.folders.memory);
         event(&older.moment(), &newer.moment(), memory_folder).map(|event| event.to_string())
     }
 
     /// Returns the live page with what is now. Names come with the first event: they may hold markup.
-    fn page(&self, read: &Read) -> String {
+    fn page(&self, read: &Reading) -> String {
         let first = self.event(read, read, false).unwrap_or_default();
         PAGE.replacen(FIRST_EVENT, &first, 1)
     }
@@ -308,7 +309,7 @@ fn is_for_this_machine(head: &[u8]) -> bool {
 enum Body {
     Page(String),
     Text(String),
-    Metrics(Arc<Read>),
+    Metrics(Arc<Reading>),
 }
 
 struct HttpAnswer {
