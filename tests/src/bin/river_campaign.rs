@@ -35,14 +35,17 @@ const BATCH: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Kilobytes of a process's own memory at most: the send slots, a ring for each member, and the program.
 const MEMORY_KIB_MAX: u64 = 200 << 10;
+/// Lines that a failure repeats of each process, the newest first.
+const LAST_LINES: usize = 4;
 const ARGUMENTS: &str = "usage: river_campaign [--seconds N] [--seed N]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
-        ["produce", id, folder, stop] => produce(id, Path::new(folder), Path::new(stop)),
-        ["consume", folder] => consume(Path::new(folder)),
+        ["produce", id, folder, stop] => open(Path::new(folder))
+            .and_then(|queue| explained(&queue, |queue| produce(id.parse()?, queue, Path::new(stop)))),
+        ["consume", folder] => open(Path::new(folder)).and_then(|queue| explained(&queue, consume)),
         _ => settings(&words).and_then(|(seconds, seed)| run(Duration::from_secs(seconds), seed)),
     };
     match result {
@@ -79,9 +82,13 @@ fn content(id: u64, number: u64) -> Vec<u8> {
     [id.to_le_bytes(), number.to_le_bytes()].concat().repeat(words / 2)
 }
 
+/// Runs a process's part, and prints what the process knows of the queue if the part fails: members, connections, messages.
+fn explained(queue: &Queue, part: impl FnOnce(&Queue) -> Result<(), Failed>) -> Result<(), Failed> {
+    part(queue).inspect_err(|_| println!("state {queue:?}"))
+}
+
 /// Puts messages until a file exists.
-fn produce(id: &str, folder: &Path, stop: &Path) -> Result<(), Failed> {
-    let (id, queue) = (id.parse()?, open(folder)?);
+fn produce(id: u64, queue: &Queue, stop: &Path) -> Result<(), Failed> {
     let (producer, mut number) = (queue.producer()?, 0);
     while !stop.exists() {
         for _ in 0..BATCH {
@@ -96,8 +103,7 @@ fn produce(id: &str, folder: &Path, stop: &Path) -> Result<(), Failed> {
 }
 
 /// Takes messages until the queue ends.
-fn consume(folder: &Path) -> Result<(), Failed> {
-    let queue = open(folder)?;
+fn consume(queue: &Queue) -> Result<(), Failed> {
     let mut consumer = queue.consumer()?;
     while let Some(message) = consumer.take()? {
         let word = |at: usize| message.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
@@ -193,19 +199,37 @@ impl Campaign {
         for index in 0..CONSUMERS {
             self.consumers[index] = self.start_consumer()?;
         }
-        let numbers: Vec<usize> = self.producers.iter().map(|(number, _)| *number).collect();
-        for number in numbers {
+        let producers: Vec<usize> = self.producers.iter().map(|(number, _)| *number).collect();
+        for number in producers {
             self.processes[number].wait(2 * PATIENCE)?.ok_or("a producer does not end")?;
         }
         let queue = open(self.nodes[0].folder())?;
-        queue.close()?;
-        for number in self.consumers.clone() {
-            let status = self.processes[number].wait(2 * PATIENCE)?.ok_or("a consumer does not end")?;
-            if !status.success() {
-                return Err(self.processes[number].stdout().into());
+        explained(&queue, |queue| {
+            queue.close()?;
+            for number in self.consumers.clone() {
+                let status = self.processes[number].wait(2 * PATIENCE)?;
+                if !status.ok_or("a consumer does not end")?.success() {
+                    return Err(format!("process {number} failed").into());
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Describes what is left when the campaign cannot end: the directory, and the last words of each process that was not killed.
+    fn describe(&self) -> String {
+        let client =
+            Client::connect_with(ConnectOptions::new().directory(self.nodes[0].folder()).timeout(PATIENCE / 6));
+        let directory = client.map(|client| Queue::inspect(&client, NAME));
+        let last = |number: &usize| {
+            let process = &self.processes[*number];
+            let (said, pid) = (process.stdout(), process.pid());
+            let words: Vec<&str> = said.lines().rev().take(LAST_LINES).collect();
+            format!("process {number}, pid {pid}: {words:#?} {}\n", process.stderr())
+        };
+        let producers = self.producers.iter().map(|(number, _)| number);
+        let words: String = producers.chain(&self.consumers).map(last).collect();
+        format!("directory: {directory:?}\n{words}")
     }
 
     fn check(&self) -> Result<String, Failed> {
@@ -275,7 +299,7 @@ fn run(seconds: Duration, seed: u64) -> Result<(), Failed> {
         campaign.producers.push(producer);
     }
     campaign.disturb(seconds)?;
-    campaign.end()?;
+    campaign.end().inspect_err(|_| println!("{}", campaign.describe()))?;
     println!("{}", campaign.check()?);
     Ok(())
 }
