@@ -144,7 +144,7 @@ impl Membership {
             lease: options.lease,
             seen: vec![0; usize::from(members)],
             joining: vec![Probe::default(); usize::from(members)],
-            suspected: vec![Probe::default(); usize::from(members)],
+            suspected: vec![(Probe::default(), None); usize::from(members)],
             sender,
             shared: shared.clone(),
         };
@@ -193,8 +193,8 @@ impl Membership {
         self.news.next()
     }
 
-    /// Suspects a member until the next round of the thread. While it is suspected in each round, its lock is observed: once
-    /// that is free for so long that the member is dead, the answer comes as [`Change::LockFree`].
+    /// Suspects a member for a third of its lease and a second. While it is suspected, its lock is observed: once that is free for
+    /// so long that the member is dead, the answer comes as [`Change::LockFree`].
     pub fn suspect(&self, member: Member) {
         if member.0 < self.members {
             self.news.shared.suspects.fetch_or(1 << member.0, Ordering::AcqRel);

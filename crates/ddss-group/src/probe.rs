@@ -19,6 +19,11 @@ pub(crate) fn is_taken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut)
 }
 
+/// Returns the options of a lock that keeps the process of a place from its lock for a moment, and no other process that asks.
+pub(crate) fn probing() -> LockOptions {
+    LockOptions::new().shared().lease(PROBE_MAX).timeout(Duration::ZERO)
+}
+
 /// Observation of the lock of a place, while one process has the place.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Probe {
@@ -40,13 +45,13 @@ impl Probe {
         }
     }
 
-    /// Returns true if no process holds the lock. The lock is held for the moment of the question.
+    /// Returns true if no process holds the lock. The lock is shared for the moment of the question: processes that ask at the same
+    /// time do not take each other for its holder.
     ///
     /// # Errors
     /// The error of the call: then nothing is known of the lock.
     pub(crate) fn is_free(&mut self, table: &Table, member: Member, members: u16) -> Result<bool, Error> {
-        let options = LockOptions::new().lease(PROBE_MAX).timeout(Duration::ZERO);
-        match table.row(lock_row_of(member, members)).lock_with(options) {
+        match table.row(lock_row_of(member, members)).lock_with(probing()) {
             Ok(_) => {
                 self.held = 0;
                 self.free_since.get_or_insert_with(Instant::now);

@@ -3,7 +3,7 @@
 use crate::directory::{GroupRow, MemberRow, ROW_BYTES, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, Member};
 use crate::news::{Change, Eviction, Shared};
-use crate::probe::{PROBE_MAX, Probe, is_taken};
+use crate::probe::{PROBE_MAX, Probe, free_min, is_taken, probing};
 use ddss::{ErrorKind, LockGuard, LockOptions, Row, Table};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -32,8 +32,8 @@ pub(crate) struct Watcher {
     pub(crate) seen: Vec<u32>,
     /// Locks of processes that are not seen yet.
     pub(crate) joining: Vec<Probe>,
-    /// Locks of the seen processes that are suspected.
-    pub(crate) suspected: Vec<Probe>,
+    /// Locks of the seen processes that are suspected, and when the caller suspected each last.
+    pub(crate) suspected: Vec<(Probe, Option<Instant>)>,
     /// True if a connected member was silent in this round: its lock may become free at any moment.
     pub(crate) has_silent: bool,
     /// State of the group that was reported last.
@@ -82,9 +82,10 @@ impl Watcher {
             return true;
         }
         self.guard = None;
-        let options = LockOptions::new().lease(self.lease).keep_alive().timeout(Duration::ZERO);
+        // Processes that probe this lock share it, and their turns may overlap for ever: this process waits in the lock's queue.
+        let options = LockOptions::new().lease(self.lease).keep_alive().timeout(PROBE_MAX);
         let lock_row = lock_row_of(self.ours.member, self.members);
-        // Without it no daemon answers, or another process tries this lock at the moment: again in the next round.
+        // Without it no daemon answers: again in the next round.
         let Ok(guard) = self.table.row(lock_row).lock_with(options) else { return true };
         self.guard = Some(guard);
         // Another process may have cleared the place before this one had the lock.
@@ -203,8 +204,13 @@ impl Watcher {
         for member in (0..self.members).map(Member) {
             let index = usize::from(member.0);
             // Run 0 is of no process: an observation ends with the suspicion. A process that was never seen may be suspected too.
-            let run = if suspects & 1 << member.0 == 0 { 0 } else { self.seen[index].max(1) };
-            let probe = &mut self.suspected[index];
+            let (probe, suspected_at) = &mut self.suspected[index];
+            if suspects & 1 << member.0 != 0 {
+                *suspected_at = Some(Instant::now());
+            }
+            // Longer than a round: a caller that is late does not end the observation.
+            let is_suspected = suspected_at.is_some_and(|at| at.elapsed() < free_min(self.lease));
+            let run = if is_suspected { self.seen[index].max(1) } else { 0 };
             probe.observe(run);
             let is_dead = run != 0
                 && probe.is_free(&self.table, member, self.members).is_ok_and(|is_free| is_free)
@@ -248,8 +254,7 @@ impl Watcher {
             Ok(_) => {}
             Err(_) => return None,
         }
-        let options = LockOptions::new().lease(PROBE_MAX).timeout(Duration::ZERO);
-        let _guard = match self.table.row(lock).lock_with(options) {
+        let _guard = match self.table.row(lock).lock_with(probing()) {
             Ok(guard) => guard,
             Err(error) if is_taken(&error) => return Some(false),
             Err(_) => return None,

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions, LockOptions, ReplicationInfo};
 use ddss_auth::Context;
 use ddss_group::{
-    Change, Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES,
+    Change, Group, GroupEvent, JoinError, JoinOptions, LostReason, MEMBERS_MAX, Member, Membership, NOTE_BYTES, inspect,
 };
 use ddss_testkit::{Daemon, DaemonOptions};
 use ddss_verbs::{Events, Fabric, Iwarp, IwarpConfig};
@@ -418,6 +419,42 @@ fn members_that_make_a_group_at_the_same_time_all_join() {
             }
         });
     }
+}
+
+// If this failed, processes that look whether a member lives would take each other for that member, and wait for the dead for ever.
+#[test]
+fn dead_member_is_dead_however_many_processes_look_at_its_lock() {
+    let daemon = Daemon::start(1).unwrap();
+    let connect = || Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let options = JoinOptions::new(2, "127.0.0.1:7".parse().unwrap()).lease(LEASE);
+    let first = Membership::join(&connect(), NAME, &options).unwrap();
+    // The row of a process that died: nobody holds its lock.
+    let table = connect().table::<[u8]>(NAME).open().unwrap();
+    let mut dead = table.row(1).get().unwrap().to_vec();
+    dead[4..8].copy_from_slice(&(first.ours().run ^ 1).to_le_bytes());
+    table.row(2).put(&dead).unwrap();
+    let (is_over, end) = (AtomicBool::new(false), Instant::now() + PATIENCE);
+    std::thread::scope(|scope| {
+        let look = || {
+            let (client, mut looks) = (connect(), 0);
+            while looks < 500 || !is_over.load(Ordering::Acquire) {
+                let living = inspect(&client, NAME).unwrap().unwrap().members;
+                assert_eq!(living.iter().filter(|member| member.whom.member == Member(1)).count(), 0, "look {looks}");
+                looks += 1;
+            }
+        };
+        let looking = [(); 4].map(|()| scope.spawn(look));
+        // More seldom than the thread of the membership looks.
+        let mut found = None;
+        while found.is_none() && Instant::now() < end {
+            first.suspect(Member(1));
+            std::thread::sleep(Duration::from_millis(400));
+            found = first.next_change();
+        }
+        is_over.store(true, Ordering::Release);
+        looking.into_iter().for_each(|looking| looking.join().unwrap());
+        assert_eq!(found, Some(Change::LockFree(Member(1))));
+    });
 }
 
 /// Waits for the next news of a member.
