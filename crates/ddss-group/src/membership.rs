@@ -135,7 +135,8 @@ impl Membership {
             has_silent: false,
             // Behind the members that joined before, as every later change.
             state: 0,
-            missing: 0,
+            missing_since: None,
+            is_released: false,
             guard: Some(place.guard),
             table: place.table,
             row: place.row,

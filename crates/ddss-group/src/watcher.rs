@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const LOOK_FIRST: Duration = Duration::from_millis(20);
 /// The directory is looked through this often once all members are seen.
 const LOOK_LAST: Duration = Duration::from_millis(500);
-/// Rounds in a row that find no directory before it is no more: it may move to its replica at the moment.
-const MISSING_MIN: u32 = 5;
+/// Time for which no directory is found before it is no more, if the lease is shorter: it may move to its replica at the moment.
+const MISSING_MIN: Duration = Duration::from_secs(2);
 /// Time beyond its lease for which a process that others have lost is tried to be cleared away.
 const EVICT_MARGIN: Duration = Duration::from_secs(5);
 
@@ -38,8 +38,10 @@ pub(crate) struct Watcher {
     pub(crate) has_silent: bool,
     /// State of the group that was reported last.
     pub(crate) state: u8,
-    /// Rounds in a row that found no directory.
-    pub(crate) missing: u32,
+    /// Time of the first of the rounds in a row that found no directory.
+    pub(crate) missing_since: Option<Instant>,
+    /// True once it was reported that the directory is no more.
+    pub(crate) is_released: bool,
     pub(crate) sender: SyncSender<Change>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -102,7 +104,7 @@ impl Watcher {
                 return false;
             }
         };
-        self.missing = 0;
+        self.missing_since = None;
         // A row that cannot be read is for the other members to report.
         let found = MemberRow::decode(&row, row_of(self.ours.member));
         let is_replaced = found.is_ok_and(|found| found.is_none_or(|found| found.run != self.ours.run));
@@ -114,8 +116,12 @@ impl Watcher {
 
     /// Notes that the own row could not be read. Reports once that the directory is no more.
     fn miss(&mut self, is_missing: bool) {
-        self.missing = if is_missing { self.missing.saturating_add(1) } else { 0 };
-        if self.missing == MISSING_MIN {
+        if !is_missing {
+            self.missing_since = None;
+            return;
+        }
+        let missing = self.missing_since.get_or_insert_with(Instant::now).elapsed();
+        if missing >= self.lease.max(MISSING_MIN) && !std::mem::replace(&mut self.is_released, true) {
             self.report(Change::Released);
         }
     }
