@@ -15,6 +15,8 @@ struct Queue {
     consumers: Vec<Consumer>,
     /// Everything that the producer did but writes and notices.
     done: Vec<ProducerAction>,
+    /// Messages that failed at their consumer.
+    failed: Vec<u64>,
     /// Notices of consumers are not delivered while this is true.
     are_replies_held: bool,
     replies: Vec<(ConsumerId, ConsumerAction)>,
@@ -24,7 +26,14 @@ impl Queue {
     fn new(consumers: u16, config: QueueConfig) -> Self {
         let producer = Producer::new(EdgeId(0), P, config).unwrap();
         let consumers = (0..consumers).map(|id| Consumer::new(EdgeId(0), ConsumerId(id), config).unwrap()).collect();
-        let mut queue = Self { producer, consumers, done: Vec::new(), are_replies_held: false, replies: Vec::new() };
+        let mut queue = Self {
+            producer,
+            consumers,
+            done: Vec::new(),
+            failed: Vec::new(),
+            are_replies_held: false,
+            replies: Vec::new(),
+        };
         (0..queue.consumers.len()).for_each(|id| queue.connect(id));
         queue
     }
@@ -75,6 +84,7 @@ impl Queue {
             let (from, action) = self.replies.remove(0);
             match action {
                 ConsumerAction::Send { notice, .. } => self.at_producer(ProducerEvent::Notice { from, notice }),
+                ConsumerAction::Failed { header, .. } => self.failed.push(header.attempt.index),
                 ConsumerAction::FlowLost { .. } => panic!("no producer is dead"),
             }
         }
@@ -283,6 +293,41 @@ fn a_message_that_is_given_back_is_flagged_and_has_no_strike() {
     queue.give_back(0, taken);
     assert_eq!(queue.take(0), Take::Empty);
     assert_eq!(queue.done, [ProducerAction::Dropped { index: 0 }]);
+}
+
+// If this failed, a restart of a consumer, or one failure of its program, would lose messages whose producers are dead.
+#[test]
+fn message_of_a_dead_producer_that_is_given_back_or_rejected_is_taken_again() {
+    let mut queue = Queue::new(1, QueueConfig::default());
+    assert_eq!(queue.take(0), Take::Empty);
+    (0..2).for_each(|_| queue.put());
+    let mut taken = queue.take_message(0);
+    queue.at_consumer(0, ConsumerEvent::Dead(P));
+    assert_eq!(queue.consumers[0].last_copies(), 1, "the other one");
+    for _ in 0..10 {
+        queue.give_back(0, taken);
+        assert_eq!((queue.consumers[0].last_copies(), queue.consumers[0].held()), (2, 2));
+        taken = queue.take_message(0);
+        assert_eq!((taken.header.attempt.index, taken.header.flags.is_redelivered), (0, true), "no strike");
+    }
+    for _ in 0..2 {
+        queue.reject(0, taken);
+        taken = queue.take_message(0);
+        assert_eq!((taken.header.attempt.index, queue.failed.len()), (0, 0));
+    }
+    queue.reject(0, taken);
+    assert_eq!(queue.failed, [0], "the third time it has failed");
+    let taken = queue.take_message(0);
+    assert_eq!((taken.header.attempt.index, taken.header.flags.is_redelivered), (1, false));
+    assert!(!queue.acknowledge(0, taken), "no producer learns it");
+    assert_eq!(queue.take(0), Take::Ended);
+    let mut queue = Queue::new(1, with(Guarantee::AtMostOnce));
+    assert_eq!(queue.take(0), Take::Empty);
+    queue.put();
+    let taken = queue.take_message(0);
+    queue.at_consumer(0, ConsumerEvent::Dead(P));
+    queue.give_back(0, taken);
+    assert_eq!(queue.take(0), Take::Ended, "at most once");
 }
 
 #[test]

@@ -324,6 +324,33 @@ fn consumer_takes_the_messages_of_a_dead_producer_before_it_ends() {
     assert_eq!(consumer.stdout(), "one\ntwo\n");
 }
 
+// If this failed, a restart of a consumer would lose the messages of producers that were killed, the one in work without a word.
+#[test]
+fn consumer_that_gets_a_signal_processes_the_messages_of_a_dead_producer_before_it_ends() {
+    let daemon = Daemon::start(1).unwrap();
+    let script = "if mkdir $DDSS_DIR/begun 2>/dev/null; then exec sleep 1000; fi; cat; echo";
+    let mut consumer = take(&daemon, "take", script);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["river", "put", "q"]).env("DDSS_DIR", daemon.folder());
+    let mut producer = Process::start_with(command, reader.into(), daemon.folder(), "put").unwrap();
+    std::io::Write::write_all(&mut writer, b"one\ntwo\n").unwrap();
+    until("the program starts", || file(&daemon, "begun").exists());
+    let client = Client::connect_with(ConnectOptions::new().directory(daemon.folder())).unwrap();
+    let table = client.table::<[u8]>("river/q").open().unwrap();
+    let places = || (1..=16).filter(|place| table.row(*place).get().unwrap()[..4] == *b"MBR1").count();
+    until("both messages have left", || {
+        let members = Queue::inspect(&client, "q").unwrap().unwrap().members;
+        members.iter().any(|member| member.held == 2) && members.len() == 2
+    });
+    producer.kill().unwrap();
+    // The consumer clears it when the connection ends.
+    until("its death is known", || places() == 1);
+    consumer.terminate().unwrap();
+    assert_eq!(consumer.wait(PATIENCE).unwrap().unwrap().code(), Some(143), "{}", consumer.stderr());
+    assert_eq!((consumer.stdout().as_str(), consumer.stderr().contains("are lost")), ("one\ntwo\n", false));
+}
+
 // If this failed, unmodified programs could not read mirrored files, or nobody would learn of a damaged mirror.
 #[test]
 fn collection_is_loaded_read_by_programs_and_verified() {

@@ -57,6 +57,14 @@ pub enum ConsumerAction {
         /// Notice.
         notice: ToProducer,
     },
+    /// A message whose producer is dead was rejected too often. The driver keeps a copy of its bytes aside; its slot is free
+    /// behind this action.
+    Failed {
+        /// Producer.
+        producer: ProducerId,
+        /// Header of the message.
+        header: Header,
+    },
     /// The flow ends: a producer is dead, and the guarantee is [`Guarantee::FailStop`](crate::Guarantee::FailStop).
     FlowLost {
         /// Dead producer.

@@ -1,6 +1,6 @@
 //! Messages at a consumer, by producer and slot.
 
-use crate::delivery::Inputs;
+use crate::delivery::{Inputs, Strikes};
 use crate::limits::PEERS_MAX;
 use crate::model::{Attempt, Header, ProducerId};
 use std::collections::VecDeque;
@@ -45,6 +45,8 @@ pub enum Violation {
 struct Arrival {
     header: Header,
     is_taken: bool,
+    /// Rejections since its producer is not connected.
+    strikes: Strikes,
 }
 
 /// A producer, as a consumer knows it.
@@ -177,9 +179,9 @@ impl Arrivals {
         }
     }
 
-    /// Returns true if a message of a producer is not taken.
-    pub(super) fn has_waiting(&self, id: ProducerId) -> bool {
-        self.queue.iter().any(|(producer, _)| *producer == id)
+    /// Returns true if a message of a producer is not finished.
+    pub(super) fn has_unfinished(&self, id: ProducerId) -> bool {
+        self.get(id).is_some_and(|source| source.slots.iter().any(Option::is_some))
     }
 
     /// Drops the messages of a producer that are not taken, as a bug.
@@ -217,7 +219,7 @@ impl Arrivals {
         if place.is_some() {
             return Err(Violation::FullSlot(from, header.slot));
         }
-        *place = Some(Arrival { header, is_taken: false });
+        *place = Some(Arrival { header, is_taken: false, strikes: Strikes::default() });
         self.queue.push_back((from, header.slot));
         Ok(())
     }
@@ -232,6 +234,26 @@ impl Arrivals {
         let header = arrival.header;
         self.taken += 1;
         Some(Taken { producer, header, session })
+    }
+
+    /// Returns the strikes of a taken message whose producer is not connected. A dead producer gives it to no other consumer.
+    pub(super) fn orphan(&mut self, taken: &Taken) -> Option<&mut Strikes> {
+        let source = self.get_mut(taken.producer).filter(|source| source.session == taken.session);
+        let source = source.filter(|source| !source.is_connected)?;
+        let arrival = source.slots[usize::from(taken.header.slot)].as_mut()?;
+        let is_there = arrival.is_taken && arrival.header.attempt == taken.header.attempt;
+        is_there.then_some(&mut arrival.strikes)
+    }
+
+    /// Puts an [orphan](Self::orphan) back before all others, flagged as redelivered.
+    pub(super) fn put_back(&mut self, taken: &Taken) {
+        let slot = taken.header.slot;
+        let source = self.get_mut(taken.producer).expect("a known producer");
+        let arrival = source.slots[usize::from(slot)].as_mut().expect("a taken message");
+        arrival.is_taken = false;
+        arrival.header.flags.is_redelivered = true;
+        self.taken -= 1;
+        self.queue.push_front((taken.producer, slot));
     }
 
     /// Frees the slot of a taken message. Returns false if its connection has ended: another consumer has the message.
@@ -269,7 +291,7 @@ impl Arrivals {
         let has_message = |source: &&mut Source| source.is_connected && source.slots.iter().any(Option::is_some);
         let source = self.sources.iter_mut().find(has_message)?;
         let slot = source.slots.iter().position(Option::is_some)?;
-        let Arrival { header, is_taken } = source.slots[slot].take()?;
+        let Arrival { header, is_taken, .. } = source.slots[slot].take()?;
         let id = source.id;
         if is_taken {
             self.taken -= 1;

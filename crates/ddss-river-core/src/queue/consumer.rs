@@ -3,6 +3,7 @@
 use super::action::ConsumerAction;
 use super::arrivals::{Arrivals, Taken, Violation};
 use super::event::ConsumerEvent;
+use crate::delivery::{Outcome, after_rejection, after_return};
 use crate::fault_injection::planted;
 use crate::limits::SERVICE_US_MAX;
 use crate::model::{
@@ -110,10 +111,10 @@ impl Consumer {
         self.arrivals.waiting_of_gone()
     }
 
-    /// Returns true if a message of a producer waits to be taken: its bytes are needed.
+    /// Returns true if a message of a producer is not finished: its bytes may be needed again.
     #[must_use]
-    pub fn has_waiting(&self, producer: ProducerId) -> bool {
-        self.arrivals.has_waiting(producer)
+    pub fn has_unfinished(&self, producer: ProducerId) -> bool {
+        self.arrivals.has_unfinished(producer)
     }
 
     /// Takes the oldest message. The first call asks the producers for messages.
@@ -152,10 +153,18 @@ impl Consumer {
         true
     }
 
-    /// Gives a message to another consumer, which the application has not processed to its end.
+    /// Gives a message to another consumer, which the application has not processed to its end. If its producer is not connected,
+    /// no other consumer may have it: this consumer takes it again.
     pub fn reject(&mut self, taken: Taken, out: &mut Vec<ConsumerAction>) {
         self.in_work = self.in_work.saturating_sub(1);
-        if !self.is_fenced && self.arrivals.finish(&taken) {
+        if self.is_fenced {
+            return;
+        }
+        if let Some(strikes) = self.arrivals.orphan(&taken) {
+            strikes.add();
+            let outcome = after_rejection(self.config.guarantee, *strikes, taken.header.attempt.number);
+            self.settle(outcome, taken, out);
+        } else if self.arrivals.finish(&taken) {
             self.reply(taken.producer, ToProducer::Rejected(taken.header.attempt), out);
         }
     }
@@ -163,10 +172,27 @@ impl Consumer {
     /// Gives a message to another consumer as if this one had not failed: the application ends in order before its end.
     pub fn give_back(&mut self, taken: Taken, out: &mut Vec<ConsumerAction>) {
         self.in_work = self.in_work.saturating_sub(1);
-        if !self.is_fenced && self.arrivals.finish(&taken) {
+        if self.is_fenced {
+            return;
+        }
+        if self.arrivals.orphan(&taken).is_some() {
+            self.settle(after_return(self.config.guarantee), taken, out);
+        } else if self.arrivals.finish(&taken) {
             self.reply(taken.producer, ToProducer::Begun(taken.header.attempt), out);
             self.reply(taken.producer, ToProducer::Recalled(taken.header.attempt), out);
         }
+    }
+
+    /// Executes the fate of a message whose producer is not connected.
+    fn settle(&mut self, outcome: Outcome, taken: Taken, out: &mut Vec<ConsumerAction>) {
+        match outcome {
+            Outcome::Redelivered | Outcome::Suspended if !planted!(self, DeadProducerForgotten) => {
+                return self.arrivals.put_back(&taken);
+            }
+            Outcome::Failed => out.push(ConsumerAction::Failed { producer: taken.producer, header: taken.header }),
+            _ => {}
+        }
+        self.arrivals.finish(&taken);
     }
 
     /// Leaves the queue: gives back what is not begun, rejects what is taken. A later [`Consumer::take`] asks again.

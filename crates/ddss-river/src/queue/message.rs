@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A message, and the duty to acknowledge it. If it is dropped before, another consumer gets it; the third time it
-/// [fails](crate::Queue::failed).
+/// A message, and the duty to acknowledge it. If it is dropped before, another consumer gets it, or this
+/// one again if its producer is dead; the third time it [fails](crate::Queue::failed).
 pub struct Message {
     session: Arc<Session>,
     /// `None` once the message is finished.
@@ -34,7 +34,8 @@ impl Message {
         self.finish(MessageEnd::Processed)
     }
 
-    /// Gives the message to another consumer, flagged as redelivered: its end here counts as no failure. At most once, it is dropped.
+    /// Gives the message to another consumer, or back to this one if its producer is dead, flagged as redelivered: its end here
+    /// counts as no failure. At most once, it is dropped.
     pub fn give_back(mut self) {
         self.finish(MessageEnd::GivenBack);
     }

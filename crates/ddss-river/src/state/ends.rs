@@ -1,5 +1,6 @@
 //! Both ends of the queue in this process, and what goes to and comes from each member.
 
+use super::failed_messages::FailedMessages;
 use super::failure::Failure;
 use super::message_end::MessageEnd;
 use super::place::{Place, Post};
@@ -12,15 +13,11 @@ use ddss_river_core::{
     ConfigError, Consumer, ConsumerAction, ConsumerEvent, ConsumerId, EdgeId, Header, Moment, Producer, ProducerAction,
     ProducerEvent, ProducerId, QueueConfig, Route, Take, Taken, ToConsumer, ToProducer,
 };
-use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Instant;
 
 /// The only edge.
 const EDGE: EdgeId = EdgeId(0);
-/// Failed messages that a producer keeps aside at most, and their bytes: the oldest go first.
-pub(crate) const FAILED_MAX: usize = 64;
-const FAILED_BYTES_MAX: usize = 64 << 20;
 /// Posts that wait for a member at most. One that reads nothing, and asks for answers, is at fault.
 const POSTS_MAX: usize = 1 << 16;
 
@@ -44,7 +41,7 @@ pub(crate) struct Ends {
     is_closed: bool,
     failure: Option<Failure>,
     /// Messages that ended or were rejected by too many consumers.
-    failed: VecDeque<Vec<u8>>,
+    failed: FailedMessages,
     /// Messages that failed or were dropped since the last report.
     unprocessed: u64,
     /// Members whose messages are damaged: the service thread closes their connections.
@@ -71,7 +68,7 @@ impl Ends {
             consumers: 0,
             is_closed: false,
             failure: None,
-            failed: VecDeque::new(),
+            failed: FailedMessages::default(),
             unprocessed: 0,
             damaged: Vec::new(),
             waiters: Waiters::default(),
@@ -125,10 +122,10 @@ impl Ends {
     }
 
     /// Returns the ring for the messages of a member, for its present process. `None` while messages of the process before
-    /// wait in it.
+    /// are in it: one that is taken may be given back.
     pub(crate) fn ring(&mut self, member: Member) -> Result<Option<SlotMemory>, MemoryError> {
         let owner = self.place(member).ring_owner;
-        if owner.is_some_and(|owner| self.consumer.has_waiting(ProducerId(owner))) {
+        if owner.is_some_and(|owner| self.consumer.has_unfinished(ProducerId(owner))) {
             return Ok(None);
         }
         let config = self.config;
@@ -311,8 +308,7 @@ impl Ends {
         let take = self.consumer.take(self.now_us(), &mut out);
         self.execute_consumer(out);
         let Take::Message(taken) = take else { return (take, Vec::new()) };
-        let member = self.member_of(taken.producer.0);
-        let ring = member.and_then(|member| self.place(member).ring.clone()).expect("a ring with the message");
+        let ring = self.ring_with(taken.producer).expect("a ring with the message");
         self.consumers += 1;
         (take, ring.read(taken.header.slot, taken.header.length))
     }
@@ -363,7 +359,7 @@ impl Ends {
 
     /// Takes the failed messages that are kept aside.
     pub(crate) fn take_failed(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.failed).into()
+        self.failed.take()
     }
 
     // Calls that wait.
@@ -407,13 +403,7 @@ impl Ends {
                 ProducerAction::Send { to, notice } => self.notify_consumer(to, notice),
                 ProducerAction::Failed { index: _, place, length } => {
                     self.unprocessed += 1;
-                    self.failed.push_back(self.send_slots.read(place, length));
-                    let bytes = |failed: &VecDeque<Vec<u8>>| failed.iter().map(Vec::len).sum::<usize>();
-                    while self.failed.len() > FAILED_MAX
-                        || self.failed.len() > 1 && bytes(&self.failed) > FAILED_BYTES_MAX
-                    {
-                        self.failed.pop_front();
-                    }
+                    self.failed.add(self.send_slots.read(place, length));
                 }
                 ProducerAction::Dropped { .. } => self.unprocessed += 1,
                 ProducerAction::FlowLost { consumer } => self.lose_flow(consumer.0),
@@ -429,10 +419,21 @@ impl Ends {
         for action in actions {
             match action {
                 ConsumerAction::Send { to, notice } => self.notify_producer(to, notice),
+                ConsumerAction::Failed { producer, header } => {
+                    if let Some(ring) = self.ring_with(producer) {
+                        self.failed.add(ring.read(header.slot, header.length));
+                    }
+                }
                 ConsumerAction::FlowLost { producer } => self.lose_flow(producer.0),
             }
         }
         self.deliver_own();
+    }
+
+    /// Returns the ring with the messages of a producer.
+    fn ring_with(&mut self, producer: ProducerId) -> Option<SlotMemory> {
+        let member = self.member_of(producer.0)?;
+        self.place(member).ring.clone()
     }
 
     /// Carries what this process sends to itself, in its order. What follows from it waits behind it.

@@ -1,11 +1,12 @@
 //! Everything that the callers and the service thread of a queue share, behind one lock.
 //!
 //! `slots` is memory with slots for messages, `place` is what is known of a member, `message_end` how an application ends a message,
-//! `failure` why calls fail, `waiters` are calls that wait, `ends` joins them with the two engines, `occupancy` and `counters` count for
-//! those who watch, and `shared` has the lock.
+//! `failed_messages` is what is kept aside, `failure` why calls fail, `waiters` are calls that wait, `ends` joins them with the two
+//! engines, `occupancy` and `counters` count for those who watch, and `shared` has the lock.
 
 mod counters;
 mod ends;
+mod failed_messages;
 mod failure;
 mod message_end;
 mod occupancy;

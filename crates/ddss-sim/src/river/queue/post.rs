@@ -51,6 +51,10 @@ impl World {
                     let message = Message::ToProducer(route, notice);
                     self.post(Member::Consumer(id), Member::Producer(to.0), &message, None);
                 }
+                ConsumerAction::Failed { producer, header } => {
+                    self.counts.failed += 1;
+                    self.checker.on_failed(producer.0, header.attempt.index);
+                }
                 ConsumerAction::FlowLost { .. } => self.lose_flow(),
             }
         }

@@ -84,9 +84,17 @@ pub(super) fn take(options: &RiverTakeOptions, json: bool) -> Result<(), Command
         let mut failed = 0_u64;
         let mut taken = 0;
         let mut serve = || -> Result<(), CommandError> {
+            let (mut count, mut is_ending) = (options.count, false);
             // No other consumer would get the messages of dead producers that wait here.
-            let goes_on = |taken| options.count.is_none_or(|count| taken < count) || queue.last_copies() > 0;
-            while !interruption.is_raised() && goes_on(taken) {
+            while count.is_none_or(|count| taken < count) || queue.last_copies() > 0 {
+                if interruption.is_raised() {
+                    if is_ending {
+                        break;
+                    }
+                    (count, is_ending) = (Some(0), true);
+                    interruption.heed();
+                    continue;
+                }
                 let message = match consumer.take() {
                     Ok(Some(message)) => message,
                     Ok(None) => return Ok(()),

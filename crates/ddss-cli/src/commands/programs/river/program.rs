@@ -32,6 +32,11 @@ impl Interruption {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |asked| Some(asked.saturating_add(1).min(2)));
     }
 
+    /// Takes one request off: the caller ends in order, and the next signal counts as the first.
+    pub(super) fn heed(&self) {
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |asked| asked.checked_sub(1));
+    }
+
     pub(super) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire) > 0
     }
