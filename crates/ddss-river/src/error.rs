@@ -74,9 +74,11 @@ pub enum QueueError {
         /// Time of the wait.
         waited: Duration,
     },
-    /// The other members have lost this process: it was stopped for longer than its lease. They have its messages. Or, of the file
-    /// servers, their directory was released.
-    #[error("queue {queue} goes on without this process, which was stopped for too long: open the queue again")]
+    /// The other members have lost this process: it was stopped for longer than its lease. They have its messages. Or its table was
+    /// released or lost, and no member is left.
+    #[error(
+        "queue {queue} goes on without this process, which was stopped for too long, or was released: open the queue again"
+    )]
     Fenced {
         /// Name of the queue.
         queue: String,

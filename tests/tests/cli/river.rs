@@ -351,6 +351,23 @@ fn consumer_that_gets_a_signal_processes_the_messages_of_a_dead_producer_before_
     assert_eq!((consumer.stdout().as_str(), consumer.stderr().contains("are lost")), ("one\ntwo\n", false));
 }
 
+// If this failed, a consumer would wait for ever beside another queue of its name, into which the producers put.
+#[test]
+fn consumer_of_a_released_queue_ends_and_the_next_one_meets_the_producers() {
+    let daemon = Daemon::start(1).unwrap();
+    let mut consumer = take(&daemon, "take", "cat");
+    until("it has joined", || done(&daemon, &["river", "ls"]).contains('q'));
+    done(&daemon, &["release", "river/q"]);
+    assert_eq!(consumer.wait(PATIENCE).unwrap().unwrap().code(), Some(1), "{}", consumer.stderr());
+    assert!(consumer.stderr().contains("was released: open the queue again"), "{}", consumer.stderr());
+    let mut next = take(&daemon, "next", "cat");
+    let message = file(&daemon, "message");
+    std::fs::write(&message, "hello").unwrap();
+    done(&daemon, &["river", "put", "q", "--close", message.to_str().unwrap()]);
+    assert_eq!(next.wait(PATIENCE).unwrap().unwrap().code(), Some(0), "{}", next.stderr());
+    assert_eq!(next.stdout(), "hello");
+}
+
 // If this failed, unmodified programs could not read mirrored files, or nobody would learn of a damaged mirror.
 #[test]
 fn collection_is_loaded_read_by_programs_and_verified() {

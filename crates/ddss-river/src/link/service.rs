@@ -72,6 +72,8 @@ pub(crate) struct Service {
     /// Message in work.
     message: Vec<u8>,
     state: GroupState,
+    /// The directory is no more.
+    is_released: bool,
     /// Load that was published last, and when.
     reported: (Duration, MemberLoad),
 }
@@ -99,6 +101,7 @@ impl Service {
             shared,
             wake,
             state,
+            is_released: false,
             driver,
             send_region,
             links,
@@ -144,6 +147,7 @@ impl Service {
             }
             Happened::State(state) if state >= FAILED => self.shared.serve(|ends| ends.fail(Failure::Ended)),
             Happened::State(state) if state >= CLOSED => self.shared.serve(|ends| ends.close()),
+            Happened::Released => self.is_released = true,
             Happened::Replaced | Happened::Unreadable(_) => {
                 self.shared.serve(|ends| ends.fail(Failure::Fenced));
                 for member in self.members() {
@@ -153,6 +157,16 @@ impl Service {
             }
             // Writes that fail are followed by the end of their connection.
             _ => {}
+        }
+    }
+
+    /// Ends a queue that nobody can join, once no member is left and no message waits: the next process makes another queue of
+    /// this name.
+    fn end_released(&mut self) {
+        let is_alone = self.is_released && !self.members().any(|member| self.driver.peer(member).is_some());
+        if is_alone && self.shared.serve(|ends| !ends.has_messages()) {
+            self.is_released = false;
+            self.shared.serve(|ends| ends.fail(Failure::Fenced));
         }
     }
 
@@ -317,6 +331,7 @@ impl ProgressTask for Service {
         happened.drain(..).for_each(|happened| self.apply(happened));
         self.happened = happened;
         self.report();
+        self.end_released();
         worked + self.open_rings() + self.post()
     }
 

@@ -352,6 +352,11 @@ impl Ends {
         }
     }
 
+    /// Returns true if a message is here that the application has not finished.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.consumer.held() > 0
+    }
+
     /// Returns the number of messages that wait here and whose producers are dead.
     pub(crate) fn last_copies(&self) -> usize {
         self.consumer.last_copies()
