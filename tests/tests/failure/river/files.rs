@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, ConnectOptions};
 use ddss_river::{Damage, FileServer, Files, FilesOptions, QueueError};
-use ddss_testkit::{Daemon, PrivateMounts, Process, pattern};
+use ddss_testkit::{Daemon, PrivateMounts, Process, binary, pattern};
 
 const CHILD: &str = "DDSS_TEST_FILES";
 /// Deadline of everything that has to happen.
@@ -332,6 +332,44 @@ fn parts_of_a_collection_lie_on_all_servers() {
     assert_eq!(found, bytes);
 }
 
+/// Gives a program a slow disk. Returns the file that makes its next sync slow, and is deleted then.
+fn slow_disk(command: &mut Command, node: &Daemon) -> PathBuf {
+    let (library, slow) = (node.folder().join("slow_disk.so"), node.folder().join("slow"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/failure/river/slow_disk.c");
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is there, as for the build");
+    command.env("LD_PRELOAD", library).env("DDSS_TEST_SLOW_SYNC", &slow);
+    slow
+}
+
+// If this failed, an operator would have to kill a server whose disk hangs, and could not start the next one before.
+#[test]
+fn server_whose_disk_hangs_ends_at_the_second_signal() {
+    let node = Daemon::start(1).unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["river"]).args(words).env("DDSS_DIR", node.folder()).current_dir(node.folder());
+        command
+    };
+    let mut serve = command(&["serve", "one"]);
+    let slow = slow_disk(&mut serve, &node);
+    let mut server = Process::start(serve, node.folder(), "one").unwrap();
+    let mut other = Process::start(command(&["serve", "two"]), node.folder(), "two").unwrap();
+    for server in [&mut server, &mut other] {
+        server.wait_until(PATIENCE, |server| server.stdout().contains("serves")).unwrap();
+    }
+    fs::write(&slow, b"").unwrap();
+    fs::write(node.folder().join("pages"), b"bytes").unwrap();
+    let mut load = Process::start(command(&["load", "pages", "pages"]), node.folder(), "load").unwrap();
+    load.wait_until(PATIENCE, |_| !slow.exists()).unwrap();
+    let mut ended = None;
+    while ended.is_none() {
+        server.terminate().unwrap();
+        ended = server.wait(Duration::from_millis(200)).unwrap();
+    }
+    assert_eq!(ended.unwrap().code(), Some(143), "{}", server.stderr());
+}
+
 // If this failed, a busy disk would cut a healthy server off from all its users, for as long as they live.
 #[test]
 fn server_whose_disk_is_slow_is_not_lost() {
@@ -340,12 +378,8 @@ fn server_whose_disk_is_slow_is_not_lost() {
     }
     let test = "server_whose_disk_is_slow_is_not_lost";
     let nodes = Daemon::pair().unwrap();
-    let (library, slow) = (nodes[0].folder().join("slow_disk.so"), nodes[0].folder().join("slow"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/failure/river/slow_disk.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is there, as for the build");
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env("LD_PRELOAD", library).env("DDSS_TEST_SLOW_SYNC", &slow);
+    let slow = slow_disk(&mut command, &nodes[0]);
     let mut process = start_by(command, test, &nodes[0], "serve", &nodes[0].folder().join("a"));
     number(&mut process);
     let mut other = serve(test, &nodes[1], "b");

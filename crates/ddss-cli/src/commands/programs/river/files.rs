@@ -10,11 +10,13 @@ use crate::output::terminal_text::print_warning;
 use ddss_river::{CollectionInfo, Damage, FileServer, Files, FilesOptions, QueueError};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::flag;
 use std::fs::File;
 use std::io::{Write, stdin, stdout};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Time between two looks for a signal.
@@ -30,12 +32,18 @@ fn join(named: &RiverFilesOptions, copies: u8) -> Result<Files, CommandError> {
 }
 
 pub(super) fn serve(arguments: &RiverServeOptions) -> Result<(), CommandError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(CommandError::system("listen to signals"))?;
+    let is_ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // A disk that hangs delays the end: the second signal, which finds the flag set, does not wait for it.
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&is_ending))
+            .and_then(|_| flag::register(signal, Arc::clone(&is_ending)))
+            .map_err(CommandError::system("listen to signals"))?;
+    }
     let client = connect(&arguments.place)?;
     let options = options(arguments.listen).copies(arguments.copies);
     let server = FileServer::start(&client, &arguments.directory, options)?;
     println!("file server {:016x} serves {}", server.number(), arguments.directory.display());
-    while signals.pending().next().is_none() {
+    while !is_ending.load(Ordering::Relaxed) {
         match server.failure() {
             None => {}
             Some(QueueError::Fenced { .. }) => {
