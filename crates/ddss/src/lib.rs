@@ -78,7 +78,6 @@ mod client;
 mod connect;
 mod deadline;
 mod encoding;
-mod ended;
 mod error;
 mod lease;
 mod location;

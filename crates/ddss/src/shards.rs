@@ -5,7 +5,7 @@
 //! a handle are therefore the same as with one shard.
 
 use crate::error::Error;
-use crate::lease::keeper::{Keeper, LeaseKeeper};
+use crate::lease::keeper::{KeptLeases, LeaseKeeper};
 use crate::session::of_process::PerProcess;
 use crate::session::{AttachPlan, CallSettings, Inner};
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ pub(crate) struct Shards {
     /// Taken by the thread that attaches to another shard.
     turn: Mutex<()>,
     /// Leases that the client renews.
-    keeper: PerProcess<Keeper>,
+    keeper: PerProcess<KeptLeases>,
 }
 
 impl Shards {

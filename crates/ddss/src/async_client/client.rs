@@ -6,13 +6,13 @@ use crate::call::retry::Retry;
 #[cfg(feature = "tracing")]
 use crate::call::span;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
-use crate::ended::Ended;
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
 use crate::reactor::pause::Pause;
 use crate::reactor::reactor::Reactor;
 use crate::reactor::tasks::TaskChannel;
+use crate::session::ended::Ended;
 use crate::session::mapped_areas::MappedAreas;
 use crate::session::of_process::OfProcess;
 use ddss_core::{Completion, Failure, Name, NodeId, OpenedSegment, Outcome};

@@ -31,11 +31,11 @@ const ROUND_MIN: Duration = Duration::from_millis(100);
 const COLLECT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Leases that the thread of a client renews in this process.
-pub(crate) type LeaseKeeper = OfProcess<Keeper>;
+pub(crate) type LeaseKeeper = OfProcess<KeptLeases>;
 
 /// The state of the thread, and its wake-up.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct KeptLeases {
     state: Mutex<KeeperState>,
     changed: Condvar,
 }

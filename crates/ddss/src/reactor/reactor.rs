@@ -20,7 +20,7 @@ pub(crate) struct Reactor {
     thread: LentThread<Served>,
 }
 
-/// What the thread serves. The channel is there before its first turn.
+/// Session and channel that the thread serves. The channel is there before its first turn.
 struct Served {
     session: Arc<Session>,
     channel: OnceLock<Arc<SharedChannel>>,

@@ -1,10 +1,10 @@
 //! Search for the next daemon on behalf of tasks. Attaching may block and a task must not, so a thread searches while
 //! some task waits, each task until its own deadline.
 
-use crate::ended::Ended;
 use crate::error::Error;
 use crate::error::reason::Reason;
 use crate::session::Inner;
+use crate::session::ended::Ended;
 use crate::session::of_process::OfProcess;
 use ddss_ipc::AttachError;
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! Areas of the home's memory that this process has mapped.
 
-use crate::ended::Ended;
+use super::ended::Ended;
 use ddss_ipc::SharedMemory;
 use std::collections::HashMap;
 use std::path::Path;
