@@ -112,7 +112,7 @@ impl BatchCall {
             BatchCall::Atomic { .. } => BatchReply::Atomic(AtomicResult::of(completion)),
             BatchCall::Release { .. } => BatchReply::Done,
             BatchCall::Named { name, .. } => {
-                return Ok(Step::Opened(name.clone(), OpenedSegment::decode(&completion.data)));
+                return Ok(Step::Opened(*name, OpenedSegment::decode(&completion.data)));
             }
             BatchCall::Map(call) => {
                 return Ok(match call.step(completion, bytes)? {

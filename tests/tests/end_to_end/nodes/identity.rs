@@ -144,11 +144,11 @@ fn voter_without_its_state_directory_is_refused_under_its_old_number() {
     is_refused_with(daemon_in(&joins, &["--node", "2", "--join", &first]), 6, "has another state folder");
     let peer = format!("1={first}");
     is_refused(daemon_in(&founds, &["--node", "2", "--peer", &peer]), "has another state folder");
-    // In its old directory, where it needs no node id on the command line.
+    // In its old directory, where it needs no node id on the command line. It keeps none, so that a removal lets it join.
     let place = empty();
     let mut command = Command::new(binary("ddssd").unwrap());
     command.arg("--dir").arg(place.path()).args(["--listen", &second, "--join", &first]);
-    is_refused(Process::start(command, place.path(), "ddssd").unwrap(), "has another state folder");
+    is_refused_with(Process::start(command, place.path(), "ddssd").unwrap(), 6, "has another state folder");
     // Only its log is lost.
     let half = TempNode::new().unwrap();
     copy_state(daemons[1].folder(), &half);
