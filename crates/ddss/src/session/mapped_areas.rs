@@ -85,6 +85,7 @@ mod tests {
         // If this broke, a service that opens hundreds of segments at its start would be refused by the acceptor.
         let node = TestNode::start();
         let client = node.client();
+        client.segment("values").allocate(Spec::new(64)).unwrap();
         let (areas, by) = (MappedAreas::default(), Instant::now() + Duration::from_secs(60));
         let area = (0..8).find(|&area| areas.map(client.socket(), area, by).is_some()).unwrap();
         areas.forget();
