@@ -15,7 +15,7 @@ use crate::sys::LentThread;
 /// Handle of the monitor thread, which ends when this is dropped.
 pub(crate) struct HangupMonitor(LentThread<Watched>);
 
-/// What the thread sleeps on.
+/// Descriptors that the thread sleeps on.
 struct Watched {
     connection: Arc<Connection>,
     stop: OwnedFd,

@@ -47,7 +47,7 @@ impl<T> Lent<T> {
     }
 }
 
-/// What the thread gets: a value that outlives `lent`.
+/// Share of the thread: a value that outlives `lent`.
 struct Loan<T> {
     value: *const T,
     lent: Lent<T>,

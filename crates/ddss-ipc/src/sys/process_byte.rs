@@ -25,7 +25,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 #[derive(Debug)]
 pub struct ProcessByte(NonNull<AtomicU8>, Cleared);
 
-/// Who clears the byte in a child.
+/// Way in which the byte is cleared in a child.
 #[derive(Clone, Copy, Debug)]
 enum Cleared {
     ByKernel,

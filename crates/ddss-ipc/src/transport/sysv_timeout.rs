@@ -114,7 +114,7 @@ impl Drop for TimeoutThread {
     }
 }
 
-/// What the thread sleeps on, and whom it wakes.
+/// Descriptors that the thread sleeps on, and the channels that it wakes.
 struct Watched {
     connection: Arc<Connection>,
     queue: Queue,
