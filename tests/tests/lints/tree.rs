@@ -79,6 +79,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-dsm/src/sys/**",
     // Only slices in place, which are unsafe.
     "tests/tests/end_to_end/groups/page_faults.rs",
+    "tests/tests/end_to_end/streams/calls.rs",
     "crates/ddss-stream/src/sys/**",
     "crates/ddss-preload/src/interpose/**",
     "crates/ddss-preload/src/sys/**",
