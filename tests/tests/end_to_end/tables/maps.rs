@@ -354,10 +354,12 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     let buckets = <Table>::try_from(there.segment().clone()).unwrap().len() - 1;
     let around = 2 * BucketLayout::link_offsets(buckets).into_iter().max().unwrap();
     let most = buckets + around;
+    // Buckets that are read together, and those around them, are one request.
+    let windows = buckets.div_ceil(128) + 1;
     let (puts, gets) = counted(&|| assert_eq!(there.len().unwrap(), KEYS));
-    assert!(puts == 0 && gets <= most, "{gets} gets to count {buckets} buckets");
+    assert!(puts == 0 && gets <= windows, "{gets} gets to count {buckets} buckets");
     let (puts, gets) = counted(&|| assert_eq!(there.entries().count() as u64, KEYS));
-    assert!(puts == 0 && gets <= most, "{gets} gets to list {buckets} buckets");
+    assert!(puts == 0 && gets <= windows, "{gets} gets to list {buckets} buckets");
     assert_eq!(here.len().unwrap(), KEYS);
     // A call continues where the previous one ended.
     let mut watch = there.watch(&[]);
@@ -376,6 +378,11 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     assert!(hasty.len().unwrap_err().kind() == ErrorKind::TimedOut);
     let keys: Vec<u64> = (0..KEYS).collect();
     assert!(hasty.get_many(&keys.iter().collect::<Vec<_>>()).unwrap_err().kind() == ErrorKind::TimedOut);
+    // The first entry of a map without entries is behind all its buckets.
+    client(&home).map::<u64, u64>("empty").allocate(20 * KEYS).unwrap();
+    let empty = retry(|| hasty_client.map::<u64, u64>("empty").open());
+    let first = empty.entries().next().expect("a list that was read in part is no empty list");
+    assert!(first.unwrap_err().kind() == ErrorKind::TimedOut);
     for key in 0..KEYS {
         here.put_with(&key, &key, EntryOptions::new().ttl(Duration::from_millis(1))).unwrap();
     }
