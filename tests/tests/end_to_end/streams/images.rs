@@ -69,6 +69,25 @@ fn seed_with_bytes(start: u64) -> u64 {
     (start..).find(|seed| bytes_of(*seed) == BYTES).unwrap()
 }
 
+/// Describes this process's children and a process with its own: what they run, and the system call that they wait in.
+fn relatives_of(acceptor: u32) -> String {
+    let read = |process: &str, file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}"));
+    let children = |process: u32| read(&process.to_string(), &format!("task/{process}/children")).unwrap_or_default();
+    let mut found = format!("{acceptor} has children {:?}", children(acceptor));
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(status) = read(&name, "status") else { continue };
+        let of =
+            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+        let parent = of("PPid:");
+        if [std::process::id(), acceptor].iter().any(|process| parent == process.to_string()) || parent == "1" {
+            let waits = ["wchan", "syscall"].map(|file| read(&name, file).unwrap_or_default().trim().to_owned());
+            found += &format!("\n{name} of {parent}: {} {} {waits:?}", of("Name:"), of("State:"));
+        }
+    }
+    found
+}
+
 /// Returns the pump of the image that this process has started.
 fn wait_for_pump(acceptor: u32, program: &std::path::Path) -> Pid {
     let end = Instant::now() + DEADLINE;
@@ -85,7 +104,7 @@ fn wait_for_pump(acceptor: u32, program: &std::path::Path) -> Pid {
         if let (true, Some(pump)) = (is_started, pump) {
             return Pid::from_raw(pump).unwrap();
         }
-        assert!(Instant::now() < end, "the image was not started");
+        assert!(Instant::now() < end, "the image was not started: {}", relatives_of(acceptor));
         std::thread::sleep(Duration::from_millis(1));
     }
 }
