@@ -5,7 +5,40 @@ use ddss_testkit::repo_lints::{Source, identifier_lines, sources, workspace_root
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of files in one directory: more hide a structure that subdirectories would show.
-const FILES_PER_FOLDER_MAX: usize = 14;
+const FILES_PER_FOLDER_MAX: usize = 12;
+
+/// Directories with more files, each with their number, which only ever becomes smaller.
+const FULLER_FOLDERS: &[(&str, usize)] = &[
+    ("benches/src/harness", 14),
+    ("benches/src/system", 13),
+    ("crates/ddss-apps/src/river", 14),
+    ("crates/ddss-cli/src", 13),
+    ("crates/ddss-cli/src/commands/programs/river", 13),
+    ("crates/ddss-dsm-core/src/engine/state", 14),
+    ("crates/ddss-engine/src", 14),
+    ("crates/ddss-engine/src/remote", 14),
+    ("crates/ddss-engine/src/state", 14),
+    ("crates/ddss-engine/src/state/segments", 13),
+    ("crates/ddss-group/src", 14),
+    ("crates/ddss-ipc/src/server", 13),
+    ("crates/ddss-ipc/src/sys", 13),
+    ("crates/ddss-stream/src/endpoint", 14),
+    ("crates/ddss-stream/src/wire", 13),
+    ("crates/ddss-testkit/src/repo_lints", 13),
+    ("crates/ddss-verbs/src/iwarp/connection", 13),
+    ("crates/ddss-verbs/src/rdma", 14),
+    ("crates/ddss/src/api", 14),
+    ("crates/ddss/src/tests", 14),
+    ("crates/ddssd/src", 13),
+    ("crates/ddssd/src/control", 14),
+    ("crates/ddssd/src/control/rpc", 13),
+    ("examples", 14),
+    ("tests/src/bin/attack/network", 13),
+    ("tests/tests/end_to_end", 14),
+    ("tests/tests/end_to_end/streams", 14),
+    ("tests/tests/failure", 14),
+    ("tests/tests/operations", 14),
+];
 
 /// Words with which no doc comment begins: the sentence names the thing or the action instead.
 const FORBIDDEN_FIRST_WORDS: &[&str] =
@@ -194,7 +227,12 @@ fn no_folder_holds_a_hidden_structure() {
         let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
         *folders.entry(folder).or_default() += 1;
     }
-    let full: Vec<_> = folders.iter().filter(|(_, files)| **files > FILES_PER_FOLDER_MAX).collect();
+    let mut full = folders.clone();
+    full.retain(|_, files| *files > FILES_PER_FOLDER_MAX);
+    for (folder, max) in FULLER_FOLDERS {
+        let files = full.remove(*folder);
+        assert!(files == Some(*max), "FULLER_FOLDERS gives {folder} {max} files: it has {files:?}");
+    }
     assert!(full.is_empty(), "give these folders sub-folders (at most {FILES_PER_FOLDER_MAX} files): {full:?}");
 }
 
