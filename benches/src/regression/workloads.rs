@@ -29,7 +29,7 @@ const LOOKS_MAX: u32 = 1_000_000;
 const ATTACH_MAX: Duration = Duration::from_secs(20);
 
 /// The workloads, with one round of each.
-pub const WORKLOADS: [(&str, &str); 16] = [
+pub const WORKLOADS: [(&str, &str); 18] = [
     ("codec", "a request and a completion, encoded and decoded"),
     ("engine-null", "a question that asks for nothing, through the engine"),
     ("engine-small", "a put of 8 bytes at home, as its ring entry stands there"),
@@ -43,6 +43,8 @@ pub const WORKLOADS: [(&str, &str); 16] = [
     ("client-get-4096", "a get of 4096 bytes of a blocking client, without the wait"),
     ("client-put-8", "a put of 8 bytes of a blocking client, without the wait"),
     ("client-put-4096", "a put of 4096 bytes of a blocking client, without the wait"),
+    ("client-local-get-8", "a get of 8 bytes in place, of a segment of the own node"),
+    ("client-local-row-get-8", "a get of 8 bytes in place, of a row"),
     ("iwarp-read-8", "a read of 8 bytes between two fabrics over loopback, both ends"),
     ("iwarp-read-4096", "a read of 4096 bytes, with its checksum at both ends"),
     ("iwarp-write-8", "a write of 8 bytes, and the read behind it that proves it placed"),
@@ -72,7 +74,7 @@ pub fn workload(name: &str) -> Option<Workload> {
         Box::new(move |rounds| fabrics.repeat(rounds, bytes, writes))
     };
     let calls = |call: ClientCall| -> Workload {
-        let mut caller = Caller::connect();
+        let mut caller = Caller::connect(call);
         Box::new(move |rounds| caller.repeat(call, rounds))
     };
     Some(match name {
@@ -92,6 +94,8 @@ pub fn workload(name: &str) -> Option<Workload> {
         "client-get-4096" => calls(ClientCall::Get(4096)),
         "client-put-8" => calls(ClientCall::Put(8)),
         "client-put-4096" => calls(ClientCall::Put(4096)),
+        "client-local-get-8" => calls(ClientCall::LocalGet(8)),
+        "client-local-row-get-8" => calls(ClientCall::LocalRowGet(8)),
         "iwarp-read-8" => fabrics(8, false),
         "iwarp-read-4096" => fabrics(4096, false),
         "iwarp-write-8" => fabrics(8, true),
@@ -142,7 +146,7 @@ impl Engines {
                 reads_overlap: true,
             });
             engine.attach(CLIENT, Principal { uid: 7, gid: 7 }, 1 << 20);
-            engine.peer_up(Now::default(), NodeId(3 - node), Timestamp::default());
+            engine.on_peer_up(Now::default(), NodeId(3 - node), Timestamp::default());
             engine
         };
         let now = Now { steady_us: 1000, wall_us: 1000 };
@@ -186,8 +190,8 @@ impl Engines {
         while let Some(action) = self.engines[node].next_action() {
             count += 1;
             match action {
-                Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
-                Action::ReadWord { .. } => self.engines[node].word_read(1),
+                Action::Format { record, .. } => self.engines[node].on_formatted(self.now, record.segment, true),
+                Action::ReadWord { .. } => self.engines[node].on_word_read(1),
                 Action::Commit(SegmentCommit { version, .. }) => self.state = Header::committed(version),
                 Action::Peer(PeerAction::Fetch(Fetch { step, .. })) => self.fetched(node, step),
                 Action::Peer(PeerAction::Send { message, tail: MessageBody::None, .. }) => {
@@ -212,12 +216,12 @@ impl Engines {
 
     fn fetched(&mut self, node: usize, step: StepId) {
         let header = Header { state: self.state, segment: self.segment.to_bits(), bytes: 64, ..Header::default() };
-        self.engines[node].fetched(self.now, step, Ok((header, self.state)));
+        self.engines[node].on_fetched(self.now, step, Ok((header, self.state)));
     }
 
     fn deliver(&mut self, from: usize, message: &Message, tail: &[u8]) {
         let node = NodeId(from as u16 + 1);
-        self.engines[1 - from].message(self.now, node, Timestamp::default(), message, tail);
+        self.engines[1 - from].on_message(self.now, node, Timestamp::default(), message, tail);
     }
 }
 
