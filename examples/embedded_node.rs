@@ -35,7 +35,7 @@ impl Visits {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = EphemeralNode::start()?;
-    let (here, there) = (Visits::start(node.folder())?, Visits::start(node.folder())?);
+    let (here, there) = (Visits::start(node.directory())?, Visits::start(node.directory())?);
     let mut pages = there.client.watch("visits/")?;
 
     std::thread::scope(|scope| {
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         other => return Err(format!("the other service saw {other:?}").into()),
     }
 
-    let folder = node.folder().to_owned();
+    let folder = node.directory().to_owned();
     drop(node);
     if folder.exists() {
         return Err(format!("{} was left behind", folder.display()).into());

@@ -111,7 +111,7 @@ pub enum Failure {
         "the node's memory is split among {} sets of readers, which is the maximum until it restarts (use the owner and mode of existing segments)",
         AREAS_MAX - 1
     )]
-    AudiencesFull = 28,
+    ReaderSetsFull = 28,
     /// A majority of the cluster's voters does not answer: names cannot be decided.
     #[error(
         "no majority of the cluster's voters can be reached, so no name is created or released (ddss nodes shows the dead ones)"
@@ -193,7 +193,7 @@ failures! {
     LogUnwritable = 25,
     WrongShard = 26,
     SegmentsFull = 27,
-    AudiencesFull = 28,
+    ReaderSetsFull = 28,
     NoMajority = 29,
     UploadGone = 30,
     UploadsFull = 31,
@@ -223,7 +223,7 @@ impl Failure {
         Some(match self {
             Failure::Busy(limit) => limit,
             Failure::SegmentsFull => Limit::Segments,
-            Failure::AudiencesFull => Limit::Audiences,
+            Failure::ReaderSetsFull => Limit::ReaderSets,
             Failure::UploadsFull => Limit::UploadBytes,
             Failure::QuotaBytes => Limit::QuotaBytes,
             Failure::QuotaSegments => Limit::QuotaSegments,

@@ -77,13 +77,13 @@ limits! {
     /// Parked waits of all clients of one node.
     NodeWaits = 10, "WAITS_PER_NODE_MAX", of(WAITS_PER_NODE_MAX), "waits of all clients of one node";
     /// Requests of one client that collect ended waits.
-    Collects = 11, "COLLECTS_PER_CLIENT_MAX", of(COLLECTS_PER_CLIENT_MAX), "requests that collect ended waits";
+    WaitCollections = 11, "COLLECTS_PER_CLIENT_MAX", of(COLLECTS_PER_CLIENT_MAX), "requests that collect ended waits";
     /// Segments of another node that one node has open.
     RemoteSegments = 12, "REMOTE_SEGMENTS_MAX", of(REMOTE_SEGMENTS_MAX), "segments of one other node";
     /// Locks that clients of one node hold at other nodes.
     RemoteLocks = 13, "OPERATIONS_MAX", of(OPERATIONS_MAX), "locks that one node holds at other nodes";
     /// Operations posted to one connection.
-    Posts = 14, "BACKLOG_MAX", Some(1024), "operations posted to one connection";
+    PostedOperations = 14, "BACKLOG_MAX", Some(1024), "operations posted to one connection";
     /// Memory that the adapter may lock.
     LockedMemory = 15, "RLIMIT_MEMLOCK", None, "bytes of memory locked for the adapter";
     /// Windows of one node over segments of another.
@@ -97,7 +97,7 @@ limits! {
     /// Segments of one progress thread.
     Segments = 20, "ddssd --segments", None, "segments of one node";
     /// Sets of readers of one node.
-    Audiences = 21, "AREAS_MAX", of(AREAS_MAX - 1), "sets of readers of one node";
+    ReaderSets = 21, "AREAS_MAX", of(AREAS_MAX - 1), "sets of readers of one node";
     /// Large puts of one client.
     Uploads = 22, "UPLOADS_PER_CLIENT_MAX", of(UPLOADS_PER_CLIENT_MAX), "large puts of one client";
     /// Bytes of segments of one user.

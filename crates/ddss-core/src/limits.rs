@@ -6,7 +6,7 @@ pub const LINE_BYTES: usize = 64;
 /// Nodes of a cluster (a node id is 16 bits, 0 is no node).
 pub const NODES_MAX: usize = 1024;
 /// Shards of one daemon: progress threads that divide its segments among themselves.
-pub const PLANES_MAX: usize = 16;
+pub const SHARDS_MAX: usize = 16;
 /// Clients attached to one node at the same time.
 pub const CLIENTS_MAX: usize = 1024;
 /// Channels (ring pairs) of one client: one a thread.
@@ -122,7 +122,7 @@ pub const ROW_LOCKS_PER_TABLE_MAX: usize = 1 << 16;
 
 const _: () = assert!(RING_SLOTS.is_power_of_two());
 // A node and a shard, or a number of shards, share 16 bits in ids and hellos.
-const _: () = assert!(NODES_MAX < 1 << 11 && PLANES_MAX <= 1 << 5);
+const _: () = assert!(NODES_MAX < 1 << 11 && SHARDS_MAX <= 1 << 5);
 const _: () = assert!(SEGMENTS_PER_NODE_DEFAULT <= SEGMENTS_PER_NODE_MAX);
 const _: () = assert!(WAITS_PER_CLIENT_DEFAULT <= WAITS_PER_NODE_MAX);
 // The highest channel index stands for the parked waits of a client.

@@ -4,7 +4,7 @@
 //! nodes, and shares none of them. A name belongs to one shard, the same on every node and for every client, so that no
 //! lookup is needed. Shard 1 of a node only ever speaks with shard 1 of another.
 
-use crate::limits::PLANES_MAX;
+use crate::limits::SHARDS_MAX;
 use crate::model::segment::Name;
 
 /// One shard, and the number of shards.
@@ -30,13 +30,13 @@ impl Shard {
 
     /// Makes shard `index` of `count`; `None` if either is out of range.
     pub const fn new(index: u8, count: u8) -> Option<Self> {
-        if index < count && count as usize <= PLANES_MAX { Some(Self { index, count }) } else { None }
+        if index < count && count as usize <= SHARDS_MAX { Some(Self { index, count }) } else { None }
     }
 
     /// Returns all shards of a daemon with `count` of them, the first one first. There is at least one, and at most the
     /// maximum.
     pub fn all(count: u8) -> impl ExactSizeIterator<Item = Self> {
-        let count = count.clamp(1, PLANES_MAX as u8);
+        let count = count.clamp(1, SHARDS_MAX as u8);
         (0..count).map(move |index| Self { index, count })
     }
 
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn names_spread_over_all_shards() {
         // If this broke, one progress thread would do all the work.
-        for count in 2..=PLANES_MAX as u8 {
+        for count in 2..=SHARDS_MAX as u8 {
             let mut hits = vec![0u32; count.into()];
             for number in 0..16_000 {
                 let name = Name::new(&format!("table/{number}")).unwrap();
@@ -116,6 +116,6 @@ mod tests {
         // If this broke, a number from a file or a socket would name a missing shard.
         assert_eq!(Shard::new(0, 1), Some(Shard::ONLY));
         assert!(Shard::new(1, 1).is_none() && Shard::new(0, 0).is_none() && Shard::new(0, 17).is_none());
-        assert_eq!((Shard::all(0).len(), Shard::all(255).len()), (1, PLANES_MAX));
+        assert_eq!((Shard::all(0).len(), Shard::all(255).len()), (1, SHARDS_MAX));
     }
 }

@@ -86,7 +86,7 @@ impl GarbageSearch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Makes a segment: provides zeroed memory, writes its header and then its record. Answered with
-    /// [`Engine::formatted`](super::Engine::formatted), at once or later.
+    /// [`Engine::on_formatted`](super::Engine::on_formatted), at once or later.
     Format {
         /// Record to write; it names the header's place.
         record: Record,
@@ -101,7 +101,7 @@ pub enum Action {
         record: Record,
     },
     /// Moves a segment to another place: header, bytes and history. Then rewrites its record and erases the headers in
-    /// the old place. Answered with [`Engine::moved`](super::Engine::moved), before the next action.
+    /// the old place. Answered with [`Engine::on_moved`](super::Engine::on_moved), before the next action.
     Move {
         /// Record with the new place.
         record: Record,
@@ -125,7 +125,7 @@ pub enum Action {
     /// Replaces bytes of a segment and advances its version, so that no reader takes a mix for a whole.
     Commit(SegmentCommit),
     /// Replaces many bytes of a segment by bytes of the pool and advances its version, like [`Commit`](Self::Commit),
-    /// but over many rounds. Answered with [`Engine::large_committed`](super::Engine::large_committed).
+    /// but over many rounds. Answered with [`Engine::on_large_committed`](super::Engine::on_large_committed).
     CommitLarge {
         /// Segment to write.
         segment: SegmentId,
@@ -145,7 +145,7 @@ pub enum Action {
         has_undo: bool,
     },
     /// Reserves the memory of the undo log for a later [`CommitLarge`](Self::CommitLarge), over many rounds. Answered with
-    /// [`Engine::undo_reserved`](super::Engine::undo_reserved). Reservations are counted, and all use the same memory.
+    /// [`Engine::on_undo_reserved`](super::Engine::on_undo_reserved). Reservations are counted, and all use the same memory.
     ReserveUndo {
         /// Segment to write later.
         segment: SegmentId,
@@ -165,7 +165,7 @@ pub enum Action {
         segment: SegmentId,
     },
     /// Looks through buckets of a map, from the last one down, for the first one with something that no get finds any more:
-    /// [`GarbageSearch::find`]. Answered with [`Engine::garbage_found`](super::Engine::garbage_found), before the next action.
+    /// [`GarbageSearch::find`]. Answered with [`Engine::on_garbage_found`](super::Engine::on_garbage_found), before the next action.
     FindGarbage {
         /// Table to look through.
         segment: SegmentId,
@@ -247,14 +247,14 @@ pub enum Action {
         /// Destination in the arena.
         into: ArenaRange,
     },
-    /// Reads one word of a segment. Answered with [`Engine::word_read`](super::Engine::word_read), before the next
+    /// Reads one word of a segment. Answered with [`Engine::on_word_read`](super::Engine::on_word_read), before the next
     /// action.
     ReadWord {
         /// Pool offset of the word.
         at: u64,
     },
     /// Reads state word and timestamp of a table's record, and one word of its row. Answered with
-    /// [`Engine::record_read`](super::Engine::record_read), before the next action.
+    /// [`Engine::on_record_read`](super::Engine::on_record_read), before the next action.
     ReadRecord {
         /// Place of the record in the pool.
         place: RecordPlace,
@@ -262,7 +262,7 @@ pub enum Action {
         word: Option<u64>,
     },
     /// Reads state word and timestamp of a bucket's record, and searches the bucket for the key that `source` begins
-    /// with. Answered with [`Engine::entry_found`](super::Engine::entry_found), before the next action. The source is
+    /// with. Answered with [`Engine::on_entry_found`](super::Engine::on_entry_found), before the next action. The source is
     /// used again.
     FindEntry {
         /// Place of the record in the pool.
@@ -290,7 +290,7 @@ pub enum Action {
         timestamp: Timestamp,
     },
     /// Reads the greatest timestamp of records in a client's arena. Comes back with
-    /// [`Engine::timestamp_read`](super::Engine::timestamp_read).
+    /// [`Engine::on_timestamp_read`](super::Engine::on_timestamp_read).
     ReadTimestamp {
         /// Client that got the rows.
         client: ClientId,
@@ -307,7 +307,7 @@ pub enum Action {
         holder: LockToken,
     },
     /// Zeroes memory that no reader can reach any more and gives its pages back to the system. Answered with
-    /// [`Engine::cleared`](super::Engine::cleared), at once or later.
+    /// [`Engine::on_cleared`](super::Engine::on_cleared), at once or later.
     ZeroFill {
         /// Pool offset.
         at: u64,

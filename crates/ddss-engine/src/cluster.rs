@@ -81,7 +81,7 @@ impl Engine {
 
     /// Removes a member of the cluster.
     pub fn peer_gone(&mut self, now: Now, node: NodeId) {
-        self.peer_down(now, node);
+        self.on_peer_down(now, node);
         self.peers.remove(node);
     }
 
@@ -118,12 +118,12 @@ impl Engine {
     }
 
     /// Marks a node as dead. Where this node is the replica of its segments, it asks to take over.
-    pub fn node_dead(&mut self, now: Now, node: NodeId) {
+    pub fn on_node_dead(&mut self, now: Now, node: NodeId) {
         self.home().node_dead(now, node);
     }
 
     /// Marks a node as alive.
-    pub fn node_alive(&mut self, node: NodeId) {
+    pub fn on_node_alive(&mut self, node: NodeId) {
         self.replicas.set_dead(node, false);
     }
 }

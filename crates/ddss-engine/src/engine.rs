@@ -280,15 +280,15 @@ impl Engine {
     }
 
     /// Marks a peer as connected, after the handshake, with its clock.
-    pub fn peer_up(&mut self, now: Now, node: NodeId, clock: Timestamp) {
+    pub fn on_peer_up(&mut self, now: Now, node: NodeId, clock: Timestamp) {
         self.peers.connect(node).note_clock(now, clock);
         self.replicas.set_dead(node, false);
         self.home().operations().watches().announce_names();
     }
 
     /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with
-    /// [`fetched`](Self::fetched).
-    pub fn peer_down(&mut self, now: Now, node: NodeId) {
+    /// [`on_fetched`](Self::on_fetched).
+    pub fn on_peer_down(&mut self, now: Now, node: NodeId) {
         if !self.peers.disconnect(node) {
             return;
         }

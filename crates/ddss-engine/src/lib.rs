@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   client's request ──► Engine::request ──┐
-//!   peer's message   ──► Engine::message ──┼──► next_action ──► Copy, Commit  (this node's memory)
-//!   fetch finished   ──► Engine::fetched ──┤                    Fetch, Stage, SendStaged (another node's memory)
+//!   peer's message   ──► Engine::on_message ──┼──► next_action ──► Copy, Commit  (this node's memory)
+//!   fetch finished   ──► Engine::on_fetched ──┤                    Fetch, Stage, SendStaged (another node's memory)
 //!   time             ──► Engine::tick    ──┘                    Send          (another node's engine)
 //!                                                               Reply         (a client's ring)
 //! ```

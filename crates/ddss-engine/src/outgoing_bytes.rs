@@ -125,7 +125,7 @@ impl OutgoingBytes<'_> {
             self.free_place(node, number);
             self.output.answer(
                 Requester::Peer(node, step),
-                Outcome::Failed(Failure::Busy(Limit::Posts)),
+                Outcome::Failed(Failure::Busy(Limit::PostedOperations)),
                 ReplyFields::default(),
             );
         }

@@ -15,7 +15,7 @@ use ddss_core::{Failure, LockToken, Message, NodeId, Outcome, Principal, Request
 impl Engine {
     /// Handles a peer's message, with that peer's clock and the bytes behind the fields. Every later timestamp of this
     /// node is greater than `clock`.
-    pub fn message(&mut self, now: Now, node: NodeId, clock: Timestamp, message: &Message, tail: &[u8]) {
+    pub fn on_message(&mut self, now: Now, node: NodeId, clock: Timestamp, message: &Message, tail: &[u8]) {
         let Some(peer) = self.peers.reachable(node) else { return };
         peer.note_clock(now, clock);
         if !planted!(self.segments, DeafClock) {

@@ -40,7 +40,7 @@ impl Pair {
         let mut engines = [engine(1), engine(2)];
         for (index, engine) in engines.iter_mut().enumerate() {
             engine.attach(CLIENT, PRINCIPAL, 1 << 20);
-            engine.peer_up(Now::default(), NodeId(2 - index as u16), Timestamp::default());
+            engine.on_peer_up(Now::default(), NodeId(2 - index as u16), Timestamp::default());
         }
         Self { engines, now: Now { steady_us: 1000, wall_us: 1000 }, state: 0, last: None }
     }
@@ -60,8 +60,8 @@ impl Pair {
         while let Some(action) = self.engines[node].next_action() {
             count += 1;
             match action {
-                Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
-                Action::ReadWord { .. } => self.engines[node].word_read(1),
+                Action::Format { record, .. } => self.engines[node].on_formatted(self.now, record.segment, true),
+                Action::ReadWord { .. } => self.engines[node].on_word_read(1),
                 Action::Commit(SegmentCommit { source, version, .. }) => {
                     self.state = Header::committed(version);
                     if let CommitSource::Buffer(kept) = source {
@@ -72,7 +72,7 @@ impl Pair {
                 Action::Peer(PeerAction::Send { message, tail, .. }) => self.deliver(node, message, &tail),
                 Action::Peer(PeerAction::Stage { message, .. }) => self.deliver(node, message, &MessageBody::None),
                 Action::Peer(PeerAction::SendStaged { served_get: hand, message, .. }) => {
-                    self.engines[node].served_get_sent(hand);
+                    self.engines[node].on_served_get_sent(hand);
                     self.deliver(node, message, &MessageBody::None);
                 }
                 Action::Peer(PeerAction::GrantWindow {
@@ -90,7 +90,7 @@ impl Pair {
 
     fn fetched(&mut self, node: usize, step: StepId) {
         let header = Header { state: self.state, segment: self.segment(), bytes: 4096, ..Header::default() };
-        self.engines[node].fetched(self.now, step, Ok((header, self.state)));
+        self.engines[node].on_fetched(self.now, step, Ok((header, self.state)));
     }
 
     fn segment(&self) -> u64 {
@@ -110,7 +110,7 @@ impl Pair {
             }
         };
         let (now, node) = (self.now, NodeId(from as u16 + 1));
-        self.engines[1 - from].message(now, node, Timestamp::default(), &message, &bytes[..length]);
+        self.engines[1 - from].on_message(now, node, Timestamp::default(), &message, &bytes[..length]);
     }
 }
 

@@ -48,10 +48,10 @@ impl Pair {
         let allocate = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
         engines[0].request(NOW, ChannelId { client: OTHER, index: 0 }, &allocate, &text);
         let Some(Action::Format { record, .. }) = engines[0].next_action() else { panic!("nothing is made") };
-        engines[0].formatted(NOW, record.segment, true);
+        engines[0].on_formatted(NOW, record.segment, true);
         while engines[0].next_action().is_some() {}
-        engines[0].peer_up(NOW, NodeId(2), Timestamp(0));
-        engines[1].peer_up(NOW, NodeId(1), Timestamp(0));
+        engines[0].on_peer_up(NOW, NodeId(2), Timestamp(0));
+        engines[1].on_peer_up(NOW, NodeId(1), Timestamp(0));
         Self { engines, segment: record.segment, told: Vec::new(), tokens: Vec::new() }
     }
 
@@ -87,9 +87,9 @@ impl Pair {
                 }
                 Action::Peer(PeerAction::Send { message, .. }) => {
                     let from = NodeId(at as u16 + 1);
-                    self.engines[1 - at].message(NOW, from, Timestamp(0), &message, &[]);
+                    self.engines[1 - at].on_message(NOW, from, Timestamp(0), &message, &[]);
                 }
-                Action::ReadWord { .. } => self.engines[at].word_read(0),
+                Action::ReadWord { .. } => self.engines[at].on_word_read(0),
                 _ => {}
             }
         }
@@ -203,7 +203,7 @@ fn peer_cancels_only_its_own_requests() {
     for step in [0, 1, 2, u64::MAX] {
         for segment in [pair.segment, SegmentId::from_bits(step)] {
             let cancel = Operation::Cancel { segment, request: RequestId(step) };
-            pair.engines[0].message(NOW, NodeId(2), Timestamp(0), &Message::call(0, PRINCIPAL, 0, cancel), &[]);
+            pair.engines[0].on_message(NOW, NodeId(2), Timestamp(0), &Message::call(0, PRINCIPAL, 0, cancel), &[]);
             pair.go_on();
         }
     }

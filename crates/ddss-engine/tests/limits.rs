@@ -47,7 +47,7 @@ fn allocate_or_value(
     engine.request(NOW, channel, &Request::new(RequestId(1), Operation::Allocate { spec_and_name }), &text);
     while let Some(action) = engine.next_action() {
         match action {
-            Action::Format { record, .. } => engine.formatted(NOW, record.segment, true),
+            Action::Format { record, .. } => engine.on_formatted(NOW, record.segment, true),
             Action::Reply(Reply { completion, .. }) => match completion.outcome {
                 Outcome::Done => return Ok(OpenedSegment::decode(&completion.data)),
                 Outcome::Failed(failure) | Outcome::Indeterminate(failure) => {
@@ -65,7 +65,7 @@ fn release(engine: &mut Engine, channel: ChannelId, segment: SegmentId) {
     engine.request(NOW, channel, &Request::new(RequestId(2), Operation::Release { segment }), &[]);
     while let Some(action) = engine.next_action() {
         match action {
-            Action::ZeroFill { at, bytes, .. } => drop(engine.cleared(at, bytes)),
+            Action::ZeroFill { at, bytes, .. } => drop(engine.on_cleared(at, bytes)),
             Action::Reply(Reply { completion, .. }) => assert_eq!(completion.outcome, Outcome::Done),
             _ => {}
         }

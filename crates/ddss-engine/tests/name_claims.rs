@@ -60,10 +60,10 @@ impl Node {
     /// Creates a segment of that name.
     fn make(&mut self, name: &str) -> Vec<Action> {
         let claim = claim_in(&self.allocate(name, 0));
-        self.engine.claimed(NOW, claim, Ok(()));
+        self.engine.on_claimed(NOW, claim, Ok(()));
         let actions = self.actions();
         let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
-        self.engine.formatted(NOW, record.segment, true);
+        self.engine.on_formatted(NOW, record.segment, true);
         self.actions()
     }
 }
@@ -100,10 +100,10 @@ fn segment_is_created_after_name_claim() {
     let claim = claim_in(&node.allocate("a", 0));
     // During the claim the name is taken here, and the cluster is not asked twice.
     assert_eq!(end_in(&node.allocate("a", 1)), Outcome::Failed(Failure::AlreadyExists));
-    node.engine.claimed(NOW, claim, Err(Failure::AlreadyExists));
+    node.engine.on_claimed(NOW, claim, Err(Failure::AlreadyExists));
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::AlreadyExists));
     // A late answer to an old claim has no effect.
-    node.engine.claimed(NOW, claim, Ok(()));
+    node.engine.on_claimed(NOW, claim, Ok(()));
     assert_eq!(node.actions(), []);
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
     assert_eq!(node.engine.names(), [(name("a"), NameState::Owned)]);
@@ -115,10 +115,10 @@ fn name_is_returned_when_creation_fails_or_segment_is_released() {
     // If this broke, failures would use up names, or names would be free for others before their creator.
     let mut node = Node::new();
     let claim = claim_in(&node.allocate("a", 0));
-    node.engine.claimed(NOW, claim, Ok(()));
+    node.engine.on_claimed(NOW, claim, Ok(()));
     let actions = node.actions();
     let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
-    node.engine.formatted(NOW, record.segment, false);
+    node.engine.on_formatted(NOW, record.segment, false);
     let actions = node.actions();
     let given_back =
         actions.iter().filter(|action| matches!(action, Action::Control(ControlAction::ReleaseName { .. }))).count();
@@ -126,7 +126,7 @@ fn name_is_returned_when_creation_fails_or_segment_is_released() {
     assert_eq!((given_back, told), (1, 1), "{actions:?}");
     for action in actions {
         if let Action::Control(ControlAction::ReleaseName { claim, .. }) = action {
-            node.engine.disclaimed(claim, Ok(()));
+            node.engine.on_disclaimed(claim, Ok(()));
         }
     }
     assert_eq!(node.actions(), []);
@@ -140,7 +140,7 @@ fn name_is_returned_when_creation_fails_or_segment_is_released() {
         Action::Control(ControlAction::ReleaseName { claim, .. }) => Some(*claim),
         _ => None,
     });
-    node.engine.disclaimed(claim.unwrap(), Ok(()));
+    node.engine.on_disclaimed(claim.unwrap(), Ok(()));
     assert_eq!(end_in(&node.actions()), Outcome::Done);
 }
 
@@ -163,7 +163,7 @@ fn release_without_majority_fails_or_is_indeterminate() {
         _ => None,
     });
     // The majority was lost in between.
-    node.engine.disclaimed(claim.unwrap(), Err(Failure::NoMajority));
+    node.engine.on_disclaimed(claim.unwrap(), Err(Failure::NoMajority));
     assert_eq!(end_in(&node.actions()), Outcome::Indeterminate(Failure::NoMajority));
 }
 
@@ -182,12 +182,12 @@ fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
     // If this broke, every open would cost a message to the cluster, or an existing name would be "not found".
     let mut node = Node::new();
     let step = step_in(&node.open("x"));
-    node.engine.confirmed(step, Ok(None));
+    node.engine.on_confirmed(step, Ok(None));
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
     node.engine.peer_known(NodeId(2));
     node.engine.set_home(name("x"), Some(NodeId(2)));
     assert_eq!(end_in(&node.open("x")), Outcome::Failed(Failure::NodeDown));
-    node.engine.peer_up(NOW, NodeId(2), Timestamp::default());
+    node.engine.on_peer_up(NOW, NodeId(2), Timestamp::default());
     let actions = node.open("x");
     let step = lookup_in(&actions);
     // The home no longer has it: the copy of the directory is old, so the cluster is asked exactly once.
@@ -198,18 +198,18 @@ fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
         timestamp: Default::default(),
         word: 0,
     };
-    node.engine.message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
+    node.engine.on_message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
     let confirm = step_in(&node.actions());
-    node.engine.confirmed(confirm, Ok(Some(NodeId(2))));
+    node.engine.on_confirmed(confirm, Ok(Some(NodeId(2))));
     let actions = node.actions();
     let step = lookup_in(&actions);
-    node.engine.message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
+    node.engine.on_message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
     // A removed node is the home of no name.
     node.engine.peer_gone(NOW, NodeId(2));
     node.engine.set_homes([]);
     let step = step_in(&node.open("x"));
-    node.engine.confirmed(step, Err(Failure::NodeDown));
+    node.engine.on_confirmed(step, Err(Failure::NodeDown));
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NodeDown));
 }
 
@@ -218,7 +218,7 @@ fn remote_segment_is_created_by_its_home() {
     // If this broke, the requester would claim a name for a segment of another node.
     let mut node = Node::new();
     node.engine.peer_known(NodeId(2));
-    node.engine.peer_up(NOW, NodeId(2), Timestamp::default());
+    node.engine.on_peer_up(NOW, NodeId(2), Timestamp::default());
     let actions = node.allocate("far", 2);
     let [Action::Peer(PeerAction::Send { node: NodeId(2), message: Message::Call { request, .. }, .. })] = actions[..]
     else {
@@ -228,12 +228,12 @@ fn remote_segment_is_created_by_its_home() {
     let text = [&Spec::new(64).encode()[..], b"near"].concat();
     let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
     let allocate = Message::call(5, PRINCIPAL, 100, Operation::Allocate { spec_and_name });
-    node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &text);
+    node.engine.on_message(NOW, NodeId(2), Timestamp::default(), &allocate, &text);
     // The claim ends before the deadline of the node that asks.
     let actions = node.actions();
     assert!(matches!(actions[..], [Action::Control(ControlAction::ClaimName { within_us: 75, .. })]), "{actions:?}");
     let claim = claim_in(&actions);
-    node.engine.claimed(NOW, claim, Err(Failure::TimedOut));
+    node.engine.on_claimed(NOW, claim, Err(Failure::TimedOut));
     let actions = node.actions();
     let [Action::Peer(PeerAction::Send { message: Message::Ended { step: 5, outcome, .. }, .. })] = actions[..] else {
         panic!("{actions:?}")
@@ -273,11 +273,11 @@ fn name_is_returned_beside_as_many_claims_as_may_be() {
     // If this broke, a segment that could not be created would occupy its name until the next start of the daemon.
     let mut node = Node::new();
     let claim = claim_in(&node.allocate("a", 0));
-    node.engine.claimed(NOW, claim, Ok(()));
+    node.engine.on_claimed(NOW, claim, Ok(()));
     let actions = node.actions();
     let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
     fill_claims(&mut node);
-    node.engine.formatted(NOW, record.segment, false);
+    node.engine.on_formatted(NOW, record.segment, false);
     let actions = node.actions();
     assert!(
         actions.iter().any(|action| matches!(action, Action::Control(ControlAction::ReleaseName { .. }))),

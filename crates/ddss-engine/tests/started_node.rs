@@ -23,8 +23,8 @@ fn started_node() -> Engine {
     let mut engine = Engine::new(&config);
     engine.enable_replication();
     engine.attach(CLIENT, PRINCIPAL, 1 << 20);
-    engine.peer_up(NOW, FIRST, Timestamp::default());
-    engine.peer_up(NOW, SECOND, Timestamp::default());
+    engine.on_peer_up(NOW, FIRST, Timestamp::default());
+    engine.on_peer_up(NOW, SECOND, Timestamp::default());
     actions(&mut engine);
     engine
 }
@@ -48,7 +48,7 @@ fn lock(engine: &mut Engine, segment: SegmentId) {
     let step = request.id.0;
     let (outcome, version, timestamp) = (Outcome::Done, Version(1), Timestamp(1));
     let granted = Message::Ended { step, outcome, version, timestamp, word: TOKEN.0 };
-    engine.message(NOW, FIRST, Timestamp(1), &granted, &[]);
+    engine.on_message(NOW, FIRST, Timestamp(1), &granted, &[]);
     assert!(matches!(actions(engine)[..], [Action::Reply(_)]));
 }
 
@@ -211,7 +211,7 @@ fn node_far_ahead_of_the_clocks_in_messages_looks_through_no_map() {
     let gone = Message::Forgotten { segment: id };
     for (steady_us, heard_us, is_found) in [(1_000_000, 40_000_000, false), (2_000_000, 59_000_000, true)] {
         let now = Now { steady_us, wall_us: 60_000_000 };
-        engine.message(now, FIRST, clock(heard_us), &gone, &[]);
+        engine.on_message(now, FIRST, clock(heard_us), &gone, &[]);
         engine.tick(now);
         let found = actions(&mut engine).iter().any(|action| matches!(action, Action::FindGarbage { .. }));
         assert_eq!((found, engine.clock(now)), (is_found, clock(now.wall_us)), "{heard_us}");

@@ -159,7 +159,7 @@ impl From<rustix::io::Errno> for JoinError {
 }
 
 /// Place of a process in the directory.
-pub(crate) struct Place {
+pub(crate) struct DirectoryPlace {
     pub(crate) table: Table,
     pub(crate) guard: LockGuard<Row<'static>>,
     pub(crate) group: GroupRow,
@@ -168,7 +168,7 @@ pub(crate) struct Place {
 }
 
 /// Takes a place in a group, and makes the group if it does not exist.
-pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> Result<Place, JoinError> {
+pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> Result<DirectoryPlace, JoinError> {
     let members = options.members;
     if !(1..=MEMBERS_MAX).contains(&members) {
         return Err(JoinError::BadNumber { what: "members", value: members, allowed: format!("1 to {MEMBERS_MAX}") });
@@ -195,7 +195,7 @@ fn is_passing(error: &Error) -> bool {
 }
 
 /// Takes a place. Returns `None` if another process has taken it behind the lock: the lock ended with its home.
-fn try_to_take_place(client: &Client, name: &str, options: &JoinOptions) -> Result<Option<Place>, JoinError> {
+fn try_to_take_place(client: &Client, name: &str, options: &JoinOptions) -> Result<Option<DirectoryPlace>, JoinError> {
     let table = open(client, name, options)?;
     let group = agree(&table, name, options)?;
     let (member, guard, version) = lock_place(&table, name, options)?;
@@ -212,7 +212,13 @@ fn try_to_take_place(client: &Client, name: &str, options: &JoinOptions) -> Resu
     }
     // Behind the own row: whoever changes the state from now on sees this member afterwards.
     let state = GroupRow::decode(&table.row(0).get()?)?.ok_or(RowError { row: 0 })?.state;
-    Ok(Some(Place { table, guard, group: GroupRow { state, ..group }, row, ours: Incarnation { member, run } }))
+    Ok(Some(DirectoryPlace {
+        table,
+        guard,
+        group: GroupRow { state, ..group },
+        row,
+        ours: Incarnation { member, run },
+    }))
 }
 
 fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {

@@ -22,7 +22,7 @@
 //! with the reply, and the connection ends. Magic and version stay at their offsets in every version, so that both
 //! sides can report both versions when they differ.
 
-use ddss_core::limits::PLANES_MAX;
+use ddss_core::limits::SHARDS_MAX;
 use ddss_core::{ClientId, NodeId};
 
 use crate::shm::layout::{LAYOUT_VERSION, MAGIC};
@@ -226,7 +226,7 @@ impl HandshakeReply {
         match u32_at(frame, 12) {
             KIND_WELCOME => {
                 let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("node id out of range"))?;
-                let shards = u8::try_from(u32_at(frame, 56)).ok().filter(|&shards| usize::from(shards) <= PLANES_MAX);
+                let shards = u8::try_from(u32_at(frame, 56)).ok().filter(|&shards| usize::from(shards) <= SHARDS_MAX);
                 Ok(Self::Welcome(Welcome {
                     shards: shards.ok_or(BadFrame::Malformed("shard count out of range"))?.max(1),
                     node: NodeId(node),

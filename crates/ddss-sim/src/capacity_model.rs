@@ -128,7 +128,7 @@ impl CapacityModel {
             peers
                 .iter()
                 .filter(|peer| *peer != node)
-                .for_each(|peer| engine.peer_up(Now::default(), *peer, Timestamp::default()));
+                .for_each(|peer| engine.on_peer_up(Now::default(), *peer, Timestamp::default()));
             (0..load.clients).for_each(|client| engine.attach(id(client), Principal { uid: 7, gid: 7 }, 1 << 20));
             engine
         };
@@ -230,13 +230,13 @@ impl CapacityModel {
                 let done = self.work(node, self.costs.own_ns - self.costs.own_ns / 2);
                 let header = Header { segment: segment.to_bits(), bytes: BYTES, ..Header::default() };
                 let now = self.now();
-                self.engines[node].fetched(now, step, Ok((header, header.state)));
+                self.engines[node].on_fetched(now, step, Ok((header, header.state)));
                 self.perform(node, done);
             }
             Event::Deliver { from, to, message, tail } => {
                 let done = self.work(to, self.costs.home_ns);
                 let now = self.now();
-                self.engines[to].message(now, NodeId(from as u16 + 1), Timestamp::default(), &message, &tail);
+                self.engines[to].on_message(now, NodeId(from as u16 + 1), Timestamp::default(), &message, &tail);
                 self.perform(to, done);
             }
         }
@@ -248,7 +248,7 @@ impl CapacityModel {
             match action {
                 Action::Format { record, .. } => {
                     let now = self.now();
-                    self.engines[node].formatted(now, record.segment, true);
+                    self.engines[node].on_formatted(now, record.segment, true);
                 }
                 Action::Peer(PeerAction::Fetch(Fetch {
                     node: home,

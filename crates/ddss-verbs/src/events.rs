@@ -137,7 +137,7 @@ struct Span {
 }
 
 #[derive(Clone, Copy)]
-enum Entry {
+enum BufferedEvent {
     ConnectRequest { peer: PeerId, address: SocketAddr, hello: Span },
     Admitted { peer: PeerId, address: SocketAddr },
     Connected { peer: PeerId, hello: Span },
@@ -151,7 +151,7 @@ enum Entry {
 /// stays there.
 #[derive(Default)]
 pub struct Events {
-    entries: Vec<Entry>,
+    entries: Vec<BufferedEvent>,
     bytes: Vec<u8>,
 }
 
@@ -191,19 +191,19 @@ impl Events {
         self.entries.iter().map(|entry| self.view(*entry))
     }
 
-    fn view(&self, entry: Entry) -> Event<'_> {
+    fn view(&self, entry: BufferedEvent) -> Event<'_> {
         match entry {
-            Entry::ConnectRequest { peer, address, hello } => {
+            BufferedEvent::ConnectRequest { peer, address, hello } => {
                 Event::ConnectRequest { peer, address, hello: self.slice(hello) }
             }
-            Entry::Admitted { peer, address } => Event::Admitted { peer, address },
-            Entry::Connected { peer, hello } => Event::Connected { peer, hello: self.slice(hello) },
-            Entry::Closed { peer, reason, hello } => Event::Closed { peer, reason, hello: self.slice(hello) },
-            Entry::Done { peer, tag, outcome } => Event::Done { peer, tag, outcome },
-            Entry::Message { peer, bytes, solicited, invalidated } => {
+            BufferedEvent::Admitted { peer, address } => Event::Admitted { peer, address },
+            BufferedEvent::Connected { peer, hello } => Event::Connected { peer, hello: self.slice(hello) },
+            BufferedEvent::Closed { peer, reason, hello } => Event::Closed { peer, reason, hello: self.slice(hello) },
+            BufferedEvent::Done { peer, tag, outcome } => Event::Done { peer, tag, outcome },
+            BufferedEvent::Message { peer, bytes, solicited, invalidated } => {
                 Event::Message { peer, bytes: self.slice(bytes), solicited, invalidated }
             }
-            Entry::Immediate { peer, data, solicited } => Event::Immediate { peer, data, solicited },
+            BufferedEvent::Immediate { peer, data, solicited } => Event::Immediate { peer, data, solicited },
         }
     }
 
@@ -219,33 +219,33 @@ impl Events {
 
     pub(crate) fn push_connect_request(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
         let hello = self.store(hello);
-        self.entries.push(Entry::ConnectRequest { peer, address, hello });
+        self.entries.push(BufferedEvent::ConnectRequest { peer, address, hello });
     }
 
     pub(crate) fn push_admitted(&mut self, peer: PeerId, address: SocketAddr) {
-        self.entries.push(Entry::Admitted { peer, address });
+        self.entries.push(BufferedEvent::Admitted { peer, address });
     }
 
     pub(crate) fn push_connected(&mut self, peer: PeerId, hello: &[u8]) {
         let hello = self.store(hello);
-        self.entries.push(Entry::Connected { peer, hello });
+        self.entries.push(BufferedEvent::Connected { peer, hello });
     }
 
     pub(crate) fn push_closed(&mut self, peer: PeerId, reason: CloseReason, hello: &[u8]) {
         let hello = self.store(hello);
-        self.entries.push(Entry::Closed { peer, reason, hello });
+        self.entries.push(BufferedEvent::Closed { peer, reason, hello });
     }
 
     pub(crate) fn push_done(&mut self, peer: PeerId, tag: u64, outcome: Result<u64, WorkError>) {
-        self.entries.push(Entry::Done { peer, tag, outcome });
+        self.entries.push(BufferedEvent::Done { peer, tag, outcome });
     }
 
     pub(crate) fn push_message(&mut self, peer: PeerId, bytes: &[u8], solicited: bool, invalidated: Option<u32>) {
         let bytes = self.store(bytes);
-        self.entries.push(Entry::Message { peer, bytes, solicited, invalidated });
+        self.entries.push(BufferedEvent::Message { peer, bytes, solicited, invalidated });
     }
 
     pub(crate) fn push_immediate(&mut self, peer: PeerId, data: [u8; 8], solicited: bool) {
-        self.entries.push(Entry::Immediate { peer, data, solicited });
+        self.entries.push(BufferedEvent::Immediate { peer, data, solicited });
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// ```
 /// use ddss::{Client, ConnectOptions};
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let directory = node.folder();
+/// # let directory = node.directory();
 /// // `Client::connect()` finds this user's own daemon; here it is another one's directory.
 /// let client = Client::connect_with(ConnectOptions::new().directory(directory))?;
 /// let segment = client.segment("counters").allocate(64)?;
@@ -69,7 +69,7 @@ impl Client {
     /// ```
     /// # use std::time::Duration;
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let hasty = client.with_timeout(Duration::from_millis(20));
     /// let late = hasty.segment("jobs").wait().expect_err("no process allocates it");
     /// assert_eq!(late.kind(), ddss::ErrorKind::TimedOut);

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let directory = node.folder();
+/// # let directory = node.directory();
 /// let options = ConnectOptions::new().directory(directory).channels(4).timeout(Duration::from_millis(500));
 /// let client = Client::connect_with(options.strategy(Strategy::Rcq))?;
 /// assert_eq!(client.strategy(), Strategy::Rcq);
@@ -107,7 +107,7 @@ impl ConnectOptions {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let directory = node.folder();
+    /// # let directory = node.directory();
     /// let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(directory).retries(false))?;
     /// # client.ping()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -189,7 +189,7 @@ impl client::Client {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let directory = node.folder();
+    /// # let directory = node.directory();
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// use ddss::{ConnectOptions, aio};
     /// let client = aio::Client::connect_with(ConnectOptions::new().directory(directory)).await?;

@@ -14,7 +14,7 @@
 //! use ddss::{Client, ConnectOptions};
 //!
 //! # let node = ddssd::EphemeralNode::start()?;
-//! # let directory = node.folder();
+//! # let directory = node.directory();
 //! // `Client::connect()` finds the node of this user, or the one that `DDSS_DIR` names.
 //! let client = Client::connect_with(ConnectOptions::new().directory(directory))?;
 //! let scores = client.segment("scores").allocate(4096)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let account = client.segment("account").allocate(64)?;
 /// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
 /// let busy = account.lock_with(LockOptions::new().timeout(Duration::ZERO)).expect_err("it is held alone");
@@ -68,7 +68,7 @@ impl LockOptions {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::LockOptions;
     /// use std::time::Duration;
     ///
@@ -118,7 +118,7 @@ impl LockOptions {
 /// use ddss::GetOptions;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let steps = client.segment("steps").allocate(ddss::Spec::new(64).history(1))?;
 /// let (first, second) = (steps.put(0, b"1")?, steps.put(0, b"2")?);
 /// let before = steps.get_with(0..1, GetOptions::new().at_version(first.version))?;
@@ -183,7 +183,7 @@ impl<'p> GetOptions<'p> {
 /// use ddss::PutOptions;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let image = client.segment("image").allocate(3 << 20)?;
 /// let (mut parts, bytes) = (Vec::new(), vec![7; 3 << 20]);
 /// let mut progress = |done: u64, total: u64| parts.push((done >> 20, total >> 20));
@@ -233,7 +233,7 @@ impl<'p> PutOptions<'p> {
 /// use std::time::Duration;
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let sessions: Map<u64, u64> = client.map("sessions").allocate(1000)?;
 /// let first = sessions.put_with(&4711, &1, EntryOptions::new().ttl(Duration::from_secs(600)))?;
 /// let second = sessions.put_with(&4711, &2, EntryOptions::new().if_version(first.version))?;

@@ -8,7 +8,7 @@ use ddss_core::{DegradedReason, Listing, LockHolder, Model, NodeId, ReplicationI
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Mode, Permissions};
 /// let scores = client.segment("scores").allocate(64)?;
 /// let own = scores.stat()?.permissions;
@@ -31,7 +31,7 @@ pub struct Permissions {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let door = client.segment("door").allocate(64)?;
 /// let guard = door.lock()?;
 /// let lock: ddss::LockInfo = door.stat()?.lock;
@@ -57,7 +57,7 @@ pub struct LockInfo {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # client.segment("scores").allocate(64)?;
 /// for info in client.list("") {
 ///     let info: ddss::SegmentInfo = info?;
@@ -132,7 +132,7 @@ impl SegmentInfo {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::SegmentEvent;
 /// client.segment("jobs/1").allocate(64)?;
 /// let first = client.watch("jobs/")?.next().transpose()?;
@@ -154,7 +154,7 @@ pub enum SegmentEvent {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{RowEvent, Table};
 /// let stock: Table<u64> = client.table("stock").allocate(100)?;
 /// let mut cached = vec![0; 100];

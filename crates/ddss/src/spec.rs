@@ -125,7 +125,7 @@ impl Spec {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let me = client.segment("mine").allocate(64)?.stat()?.permissions;
     /// # let alice = me;
     /// let spec = ddss::Spec::new(64).mode(ddss::Mode(0o620)).owner(alice.uid, alice.gid);

@@ -7,7 +7,7 @@ use std::ops::Deref;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let segment = client.segment("steps").allocate(8)?;
 /// let (first, second) = (segment.put(0, b"1")?, segment.put(0, b"2")?);
 /// assert_eq!(second.version.0, first.version.0 + 1);
@@ -33,7 +33,7 @@ impl Stamp {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let limit = client.segment("limit").allocate(8)?.cell::<u64>(0)?;
 /// limit.put(&100)?;
 /// let seen = limit.get()?;
@@ -72,7 +72,7 @@ impl<T> Deref for Versioned<T> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # let segment = client.segment("scores").allocate(64)?;
 /// let seen: ddss::Value = segment.get(0..8)?;
 /// println!("{:?} are the bytes of {}", &seen[..], seen.version());
@@ -85,7 +85,7 @@ pub type Value = Versioned<Vec<u8>>;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let tickets = client.segment("tickets").allocate(8)?;
 /// tickets.word(0).fetch_add(10)?;
 /// let changed = tickets.word(0).fetch_add(1)?;
@@ -112,7 +112,7 @@ impl AtomicResult {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Atomic, Batch};
 /// let counters = client.segment("counters").allocate(64)?;
 /// let mut batch = Batch::new();
@@ -168,7 +168,7 @@ impl Atomic {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let stock: ddss::Map<u64, u64> = client.map("stock").allocate(100)?;
 /// let (first, second) = (stock.put(&4711, &1)?, stock.put(&4711, &2)?);
 /// assert!(first.is_new && !second.is_new && second.version > first.version);
@@ -187,7 +187,7 @@ pub struct Written {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Map, Update};
 /// let stock: Map<u64, u64> = client.map("stock").allocate(100)?;
 /// stock.put(&4711, &1)?;
@@ -210,7 +210,7 @@ pub enum Update<V> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # let account = client.segment("account").allocate(64)?;
 /// let first = account.lock()?.token();
 /// let second = account.lock()?.token();

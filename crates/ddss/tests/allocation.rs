@@ -48,7 +48,7 @@ fn tasks_allocate_nothing() {
     let node = ddssd::EphemeralNode::start().unwrap();
     for strategy in Strategy::ALL {
         let options =
-            ConnectOptions::new().directory(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
+            ConnectOptions::new().directory(node.directory()).strategy(strategy).timeout(Duration::from_secs(60));
         let client = Client::connect_with(options).unwrap().aio().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {

@@ -25,7 +25,7 @@ fn names<T>(ended: Result<T, Error>, words: &[&str]) {
 fn allocate_names_spec_field_that_is_out_of_range() {
     // If this broke, a user would get another segment than requested, or guess which of seven fields was wrong.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap();
     let tasks = client.aio().unwrap();
     let large = 2 << 20;
     let cases: [(Spec, &[&str]); 10] = [
@@ -65,7 +65,7 @@ fn timeout_and_lease_out_of_range_are_named() {
     // If this broke, a call would have another timeout than requested, or a thread would panic over an unrepresentable
     // instant.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap();
     let tasks = client.aio().unwrap();
     let segment = client.segment("mine").allocate(Spec::new(64)).unwrap();
     let later = block_on(tasks.segment("mine").open()).unwrap();
@@ -103,16 +103,16 @@ fn connect_names_option_that_is_out_of_range() {
         (|options| options.timeout(Duration::MAX), &["timeout is", "at most 600s"]),
     ];
     for (change, words) in cases {
-        names(Client::connect_with(change(ConnectOptions::new().directory(node.folder()))), words);
+        names(Client::connect_with(change(ConnectOptions::new().directory(node.directory()))), words);
     }
-    Client::connect_with(ConnectOptions::new().directory(node.folder()).channels(61).timeout(MINUTES)).unwrap();
+    Client::connect_with(ConnectOptions::new().directory(node.directory()).channels(61).timeout(MINUTES)).unwrap();
 }
 
 #[test]
 fn inverted_range_is_out_of_range() {
     // If this broke, an arithmetic mistake would read nothing, and look like an empty segment.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap();
     let values = client.segment("values").allocate(64).unwrap();
     let later = aio::Segment::from(&values);
     #[expect(clippy::reversed_empty_ranges, reason = "it is what is tested")]
@@ -126,8 +126,8 @@ fn inverted_range_is_out_of_range() {
 fn refused_calls_name_the_true_reason_and_the_next_step() {
     // If this broke, a user would look for the cause in sizes, locks or releases that are right.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
-    let (tasks, local) = (client.aio().unwrap(), ConnectOptions::new().directory(node.folder()).local_reads(false));
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap();
+    let (tasks, local) = (client.aio().unwrap(), ConnectOptions::new().directory(node.directory()).local_reads(false));
     let segment = client.segment("mine").allocate(Spec::new(64)).unwrap();
     let later = block_on(tasks.segment("mine").open()).unwrap();
     let many = ["number of ranges is 17", "1 to 16", "several calls"];

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 fn tasks_run_after_a_time_without_free_descriptors() {
     // If this broke, a moment without descriptors would end all asynchronous calls of a service until its restart.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap();
     let segment = client.segment("counters").allocate(64).unwrap();
     let block_on = |ended| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(ended);
     let usual = getrlimit(Resource::Nofile);

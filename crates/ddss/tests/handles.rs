@@ -29,7 +29,7 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
     ];
     assert!(sizes.iter().all(|&size| size <= 128), "a handle is small: {sizes:?}");
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap().aio().unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap().aio().unwrap();
     let executor = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let segment = executor().block_on(may_move(client.segment("moved").allocate(Spec::new(64)))).unwrap();
     let threads: Vec<_> = (0..8u8)

@@ -14,7 +14,8 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
     // If this broke, two services that start together would fail, or would not find each other.
     let node = ddssd::EphemeralNode::start().unwrap();
     let connect = || {
-        Client::connect_with(ConnectOptions::new().directory(node.folder()).timeout(Duration::from_secs(60))).unwrap()
+        Client::connect_with(ConnectOptions::new().directory(node.directory()).timeout(Duration::from_secs(60)))
+            .unwrap()
     };
     for round in 0..20 {
         let name = format!("table/{round}");
@@ -44,7 +45,7 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
 fn names_of_tables_refuse_plain_segments() {
     // If this broke, a program would find out at its first row that it has no table.
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = Client::connect_with(ConnectOptions::new().directory(node.folder())).unwrap();
+    let client = Client::connect_with(ConnectOptions::new().directory(node.directory())).unwrap();
     let tasks = client.aio().unwrap();
     client.segment("plain").allocate(64).unwrap();
     let table = Spec::new(8).row_len(8);
@@ -75,7 +76,7 @@ fn wait_for_returns_when_segment_is_allocated_or_deadline_passes() {
     // If this broke, a service that starts before its allocator would fail, or wait forever.
     let node = ddssd::EphemeralNode::start().unwrap();
     let connect =
-        |timeout| Client::connect_with(ConnectOptions::new().directory(node.folder()).timeout(timeout)).unwrap();
+        |timeout| Client::connect_with(ConnectOptions::new().directory(node.directory()).timeout(timeout)).unwrap();
     let patient = connect(Duration::from_secs(60));
     std::thread::scope(|scope| {
         let blocking = scope.spawn(|| patient.segment("late").wait().unwrap().id());

@@ -116,8 +116,9 @@ fn both_clients_return_the_same_results_and_errors() {
     // If this broke, a service that moves its calls into tasks would have to handle other errors.
     let node = ddssd::EphemeralNode::start().unwrap();
     for local_reads in [false, true] {
-        let options =
-            || ConnectOptions::new().directory(node.folder()).timeout(Duration::from_secs(60)).local_reads(local_reads);
+        let options = || {
+            ConnectOptions::new().directory(node.directory()).timeout(Duration::from_secs(60)).local_reads(local_reads)
+        };
         let (blocking, tasks) =
             (Client::connect_with(options()).unwrap(), Client::connect_with(options()).unwrap().aio().unwrap());
         let (one, other) = (blocking_results(&blocking), async_results(&tasks));

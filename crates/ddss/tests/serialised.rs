@@ -27,7 +27,7 @@ fn vocabulary_returns_from_json_as_it_was() {
     returns_from_json(Spec::new(64).model(Model::Delta(4)).placement(Placement::Hash));
     returns_from_json(Spec::new(100).row_len(64));
     let node = ddssd::EphemeralNode::start().unwrap();
-    let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder())).unwrap();
+    let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory())).unwrap();
     client.segment("listed").allocate(Spec::new(8)).unwrap();
     let listings: Vec<SegmentInfo> = client.list("").collect::<Result<_, _>>().unwrap();
     assert_eq!(listings.len(), 1);

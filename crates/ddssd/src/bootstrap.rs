@@ -12,7 +12,7 @@ use crate::start_error::StartError;
 use crate::storage::state_dir;
 use ddss_admin::ClusterKey;
 use ddss_admin::HostPort;
-use ddss_admin::storage::{Entry, Registry, shard_folder};
+use ddss_admin::storage::{Registry, RegistryEntry, shard_folder};
 use ddss_core::NodeId;
 use ddss_verbs::Fabric;
 use std::io;
@@ -154,7 +154,7 @@ pub(crate) fn check_memory(config: &Config) -> Result<(), StartError> {
     let last = last_memory_folder(&config.state_folder, &config.memory_folder);
     let has_segments = |folder: &Path| {
         let registry = Registry::open_existing(&folder.join(Registry::FILE_NAME));
-        registry.is_ok_and(|registry| registry.entries().any(|entry| !matches!(entry, Entry::Free(_))))
+        registry.is_ok_and(|registry| registry.entries().any(|entry| !matches!(entry, RegistryEntry::Free(_))))
     };
     let folders = (0..config.progress_threads).map(|shard| shard_folder(&last, shard));
     if last != config.memory_folder && folders.into_iter().any(|folder| has_segments(&folder)) {

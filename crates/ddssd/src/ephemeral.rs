@@ -12,9 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let node = ddssd::EphemeralNode::start()?;
-/// assert!(node.folder().join("ddssd.sock").exists());
-/// // A client finds it with `Client::connect_with(ConnectOptions::new().directory(node.folder()))`.
-/// let folder = node.folder().to_owned();
+/// assert!(node.directory().join("ddssd.sock").exists());
+/// // A client finds it with `Client::connect_with(ConnectOptions::new().directory(node.directory()))`.
+/// let folder = node.directory().to_owned();
 /// drop(node);
 /// assert!(!folder.exists());
 /// # Ok(())
@@ -50,8 +50,8 @@ impl EphemeralNode {
         }
     }
 
-    /// Returns the folder that clients connect through.
-    pub fn folder(&self) -> &Path {
+    /// Returns the directory that clients connect through.
+    pub fn directory(&self) -> &Path {
         &self.folder
     }
 }

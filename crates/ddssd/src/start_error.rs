@@ -5,7 +5,7 @@ use crate::storage::state_dir::StateDirError;
 use ddss_admin::ExitReason;
 use ddss_admin::{HostPort, KeyError};
 use ddss_core::NodeId;
-use ddss_core::limits::PLANES_MAX;
+use ddss_core::limits::SHARDS_MAX;
 use ddss_runtime::RuntimeError;
 use ddss_verbs::FabricError;
 use std::io;
@@ -20,7 +20,7 @@ pub enum StartError {
     #[error("{0} is out of range: nodes are numbered from 1 to 1024 (--node)")]
     BadNode(NodeId),
     /// The number of progress threads is out of range.
-    #[error("{0} progress threads are out of range: give 1 to {PLANES_MAX} (--progress-threads)")]
+    #[error("{0} progress threads are out of range: give 1 to {SHARDS_MAX} (--progress-threads)")]
     ProgressThreads(u8),
     /// The number of named cores differs from the number of progress threads.
     #[error(

@@ -14,14 +14,14 @@ pub(crate) struct Supervisor(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<SupervisorState>,
     changed: Condvar,
     /// The same for waiters in async tasks.
     ended: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SupervisorState {
     /// The first task that failed.
     ended: Option<&'static str>,
     /// Set when the node has left its cluster, and stops for that.
@@ -85,7 +85,8 @@ impl Supervisor {
 
     /// Waits up to `patience` for a failed task, a departure or a stop. Returns false on timeout.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
-        let waiting = |state: &mut State| state.ended.is_none() && state.departure.is_none() && !state.stopping;
+        let waiting =
+            |state: &mut SupervisorState| state.ended.is_none() && state.departure.is_none() && !state.stopping;
         let waited = self.0.changed.wait_timeout_while(self.state(), patience, waiting);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -98,7 +99,7 @@ impl Supervisor {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SupervisorState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,4 +16,4 @@ pub use layout::{
 };
 pub use memory_limit::MemoryLimit;
 pub use offline::{OfflineError, OfflineNode, OfflineSegment};
-pub use registry::{Entry, Head, Registry, Unusable};
+pub use registry::{Head, Registry, RegistryEntry, Unusable};

@@ -1,8 +1,8 @@
 //! Read-only inspection of the segments of a daemon that does not run, for operators' commands.
 
 use super::layout::{area_path, file_folder, shard_folder};
-use super::registry::{Entry, Registry};
-use ddss_core::limits::{AREAS_MAX, PLANES_MAX};
+use super::registry::{Registry, RegistryEntry};
+use ddss_core::limits::{AREAS_MAX, SHARDS_MAX};
 use ddss_core::{Header, NodeId, OWN_AREA, Record, area_of, offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl OfflineNode {
     /// Reads the memory directory of a daemon. Ask a running daemon instead: a record that it is writing may be seen in
     /// part.
     pub fn read_memory(memory_folder: &Path) -> Result<Self, OfflineError> {
-        let others = (1..PLANES_MAX as u8).map(|shard| shard_folder(memory_folder, shard));
+        let others = (1..SHARDS_MAX as u8).map(|shard| shard_folder(memory_folder, shard));
         let mut others = others.filter_map(|folder| Self::read_shard(&folder).ok());
         // File segments may exist in any of the shards.
         let mut all = Self::read_shard(memory_folder).or_else(|none| others.next().ok_or(none))?;
@@ -71,7 +71,7 @@ impl OfflineNode {
         let registry = Registry::open_existing(&path).map_err(|source| OfflineError { path, source })?;
         let mut records: Vec<Record> = registry
             .entries()
-            .filter_map(|entry| if let Entry::Live(record) = entry { Some(record) } else { None })
+            .filter_map(|entry| if let RegistryEntry::Live(record) = entry { Some(record) } else { None })
             .collect();
         // A record that was being rewritten is complete in the intent, which takes precedence.
         if let Some(intent) = registry.intent() {

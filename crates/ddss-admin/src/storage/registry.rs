@@ -58,7 +58,7 @@ pub enum Head {
 
 /// Entry of one index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum RegistryEntry {
     /// A segment.
     Live(Record),
     /// Unused; the last id that was in use.
@@ -182,7 +182,7 @@ impl Registry {
     }
 
     /// Returns all entries in the order of their indexes.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = RegistryEntry> + '_ {
         let in_use = usize::try_from(self.word(Self::IN_USE_AT)).unwrap_or(usize::MAX);
         (0..in_use.min(SEGMENTS_PER_NODE_MAX)).map(|index| {
             let at = Self::record_at(index);
@@ -190,10 +190,10 @@ impl Registry {
             self.memory.read(at, &mut bytes).expect(CHECKED);
             match self.word(at + Record::STATE_OFFSET) {
                 Record::LIVE => match Record::decode(&bytes) {
-                    Ok(record) if record.segment.index() as usize == index => Entry::Live(record),
-                    _ => Entry::Broken,
+                    Ok(record) if record.segment.index() as usize == index => RegistryEntry::Live(record),
+                    _ => RegistryEntry::Broken,
                 },
-                _ => Entry::Free(SegmentId::from_bits(self.word(at + Record::SEGMENT_OFFSET))),
+                _ => RegistryEntry::Free(SegmentId::from_bits(self.word(at + Record::SEGMENT_OFFSET))),
             }
         })
     }
@@ -330,9 +330,9 @@ mod tests {
         assert_eq!(registry.claim(NodeId(2)), Err(Unusable::Node(NodeId(1))));
         registry.claim(NodeId(1)).unwrap();
         let entries: Vec<_> = registry.entries().collect();
-        assert_eq!(entries[0], Entry::Free(record(0, 5).segment));
-        assert_eq!(entries[2], Entry::Live(record(2, 9)));
-        assert_eq!((entries.len(), entries[70_000]), (70_001, Entry::Live(record(70_000, 3))));
+        assert_eq!(entries[0], RegistryEntry::Free(record(0, 5).segment));
+        assert_eq!(entries[2], RegistryEntry::Live(record(2, 9)));
+        assert_eq!((entries.len(), entries[70_000]), (70_001, RegistryEntry::Live(record(70_000, 3))));
         assert_eq!(registry.floor(), floor);
         std::fs::remove_file(&path).unwrap();
     }
@@ -358,7 +358,11 @@ mod tests {
             registry.claim(NodeId(1)).unwrap();
             registry.write(&record(0o644)).unwrap();
             registry.memory.write(Registry::INTENT_AT, &record(0o600).encode()).unwrap();
-            assert_eq!(live(&registry), Some(Entry::Live(record(0o644))), "without its state the intent is none");
+            assert_eq!(
+                live(&registry),
+                Some(RegistryEntry::Live(record(0o644))),
+                "without its state the intent is none"
+            );
             registry.set(Registry::INTENT_AT + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
             if touched > 0 {
                 registry.set(Registry::record_at(4) + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
@@ -371,10 +375,10 @@ mod tests {
             assert_eq!(registry.claim(NodeId(2)), Err(Unusable::Node(NodeId(1))));
             assert_eq!(registry.word(Registry::INTENT_AT + Record::STATE_OFFSET), Record::LIVE, "left alone");
             registry.claim(NodeId(1)).unwrap();
-            assert_eq!(live(&registry), Some(Entry::Live(record(0o600))));
+            assert_eq!(live(&registry), Some(RegistryEntry::Live(record(0o600))));
             assert_eq!(registry.word(Registry::INTENT_AT + Record::STATE_OFFSET), Record::FREE);
             registry.rewrite(&record(0o640));
-            assert_eq!(live(&registry), Some(Entry::Live(record(0o640))));
+            assert_eq!(live(&registry), Some(RegistryEntry::Live(record(0o640))));
             std::fs::remove_file(&path).unwrap();
         }
     }

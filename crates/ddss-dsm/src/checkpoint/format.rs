@@ -14,7 +14,7 @@ pub(crate) struct RootError;
 /// A checkpoint that all ranks have written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct Entry {
+pub(crate) struct CompleteCheckpoint {
     /// Number of the attempt: 0 if there is no checkpoint. No attempt of another life of the space has it.
     attempt: U64,
     /// Step of the program.
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     slot: U64,
 }
 
-impl Entry {
+impl CompleteCheckpoint {
     pub(crate) fn new(attempt: u64, step: u64, slot: u64) -> Self {
         Self { attempt: attempt.into(), step: step.into(), slot: (slot & 1).into() }
     }
@@ -52,13 +52,13 @@ pub(crate) struct Root {
     /// Checksum of all bytes, with 0 in this place.
     checksum: U32,
     /// The last one, and the one before it, in the other slot.
-    entries: [Entry; 2],
+    entries: [CompleteCheckpoint; 2],
 }
 
 impl Root {
     pub(crate) const BYTES: usize = size_of::<Self>();
 
-    pub(crate) fn new(ranks: u16, pages: u32, page_bytes: u32, entries: [Entry; 2]) -> Self {
+    pub(crate) fn new(ranks: u16, pages: u32, page_bytes: u32, entries: [CompleteCheckpoint; 2]) -> Self {
         let (ranks, pages, page_bytes) = (u32::from(ranks).into(), pages.into(), page_bytes.into());
         let mut root = Self { magic: ROOT, ranks, pages, page_bytes, checksum: 0.into(), entries };
         root.checksum = crc32c::crc32c(root.as_bytes()).into();
@@ -81,7 +81,7 @@ impl Root {
     }
 
     /// Returns the complete checkpoints, the last one first.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = CompleteCheckpoint> {
         self.entries.into_iter().filter(|entry| entry.attempt() > 0)
     }
 
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(Head::decode(head.as_bytes(), 7, 3), Some((20, 0xabcd)));
         assert_eq!(Head::decode(head.as_bytes(), 8, 3), None);
         assert_eq!(Head::decode(head.as_bytes(), 7, 2), None);
-        let root = Root::new(4, 100, 4096, [Entry::new(7, 40, 1), Entry::default()]);
+        let root = Root::new(4, 100, 4096, [CompleteCheckpoint::new(7, 40, 1), CompleteCheckpoint::default()]);
         assert_eq!(Root::decode(root.as_bytes()), Ok(Some(root)));
         // A root that a rank has made, and not written.
         assert_eq!(Root::decode(&[0; Root::BYTES]), Ok(None));

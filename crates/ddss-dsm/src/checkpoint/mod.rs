@@ -8,6 +8,6 @@ mod format;
 mod state;
 mod store;
 
-pub(crate) use format::{Entry, Root};
+pub(crate) use format::{CompleteCheckpoint, Root};
 pub(crate) use state::Checkpoints;
 pub(crate) use store::{Part, Reason};

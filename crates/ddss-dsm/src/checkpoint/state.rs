@@ -1,6 +1,6 @@
 //! Checkpoints of a space, as one rank knows them.
 
-use super::format::{Entry, Root};
+use super::format::{CompleteCheckpoint, Root};
 use super::store::{Part, Reason, Store};
 use crate::error::SpaceError;
 use crate::transport::HomeFrames;
@@ -14,7 +14,7 @@ pub(crate) struct Checkpoints {
     store: Store,
     frames: HomeFrames,
     /// The last complete one, and the one before it.
-    complete: [Entry; 2],
+    complete: [CompleteCheckpoint; 2],
     /// Number of the last attempt.
     attempt: u64,
     /// True if there may be segments.
@@ -28,7 +28,7 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     pub(crate) fn new(client: &Client, space: &str, rank: u16, frames: HomeFrames, patience: Duration) -> Self {
         let store = Store::new(client.clone(), space, rank, patience);
-        let complete = [Entry::default(); 2];
+        let complete = [CompleteCheckpoint::default(); 2];
         Self { store, frames, complete, attempt: 0, may_exist: false, restored: None, counted: 0 }
     }
 
@@ -59,30 +59,36 @@ impl Checkpoints {
     }
 
     /// Writes the part of this rank in the next checkpoint. Returns its entry in the root.
-    pub(crate) fn write_part(&mut self, step: u64) -> (Entry, Result<(), Reason>) {
+    pub(crate) fn write_part(&mut self, step: u64) -> (CompleteCheckpoint, Result<(), Reason>) {
         (self.attempt, self.may_exist) = (self.attempt + 1, true);
-        let entry = Entry::new(self.attempt, step, self.free_slot());
+        let entry = CompleteCheckpoint::new(self.attempt, step, self.free_slot());
         (entry, self.store.write_part(&entry, &self.frames))
     }
 
     /// Names a checkpoint that all ranks have written.
-    pub(crate) fn write_root(&self, ranks: u16, entry: Entry, directory: &GroupState) -> Result<(), Reason> {
+    pub(crate) fn write_root(
+        &self,
+        ranks: u16,
+        entry: CompleteCheckpoint,
+        directory: &GroupState,
+    ) -> Result<(), Reason> {
         let (pages, page_bytes) = (self.frames.pages(), self.frames.page_bytes() as u32);
         self.store.write_root(&Root::new(ranks, pages, page_bytes, [entry, self.complete[0]]), directory)
     }
 
     /// Records a checkpoint that is named.
-    pub(crate) fn complete(&mut self, entry: Entry) {
+    pub(crate) fn complete(&mut self, entry: CompleteCheckpoint) {
         self.complete = [entry, self.complete[0]];
     }
 
     /// Records the checkpoint from which the space was restored.
-    pub(crate) fn restore(&mut self, entry: Entry) {
-        (self.restored, self.complete, self.may_exist) = (Some(entry.step()), [entry, Entry::default()], true);
+    pub(crate) fn restore(&mut self, entry: CompleteCheckpoint) {
+        (self.restored, self.complete, self.may_exist) =
+            (Some(entry.step()), [entry, CompleteCheckpoint::default()], true);
     }
 
     /// Opens the part of this rank in a checkpoint. `None` if it is damaged, or of another attempt.
-    pub(crate) fn open_part(&self, entry: Entry) -> Result<Option<Part>, Reason> {
+    pub(crate) fn open_part(&self, entry: CompleteCheckpoint) -> Result<Option<Part>, Reason> {
         self.store.open_part(&entry, &self.frames)
     }
 

@@ -1,6 +1,6 @@
 //! Segments of the checkpoints of a space.
 
-use super::format::{Entry, Head, Root, pages_at};
+use super::format::{CompleteCheckpoint, Head, Root, pages_at};
 use crate::transport::HomeFrames;
 use ddss::{Client, Error, ErrorKind, Segment, Spec};
 use ddss_group::{GroupState, JoinError};
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// Writes the home pages of this rank.
-    pub(crate) fn write_part(&self, entry: &Entry, frames: &HomeFrames) -> Result<(), Reason> {
+    pub(crate) fn write_part(&self, entry: &CompleteCheckpoint, frames: &HomeFrames) -> Result<(), Reason> {
         let (end, pages) = (self.deadline(), frames.written()?);
         let bytes = pages_at(pages.len() as u32) + (pages.len() * frames.page_bytes()) as u64;
         let segment = self.make(&self.part_name(self.rank, entry.slot()), bytes, end)?;
@@ -143,7 +143,7 @@ impl Store {
     fn put_part(
         &self,
         segment: &Segment,
-        entry: &Entry,
+        entry: &CompleteCheckpoint,
         frames: &HomeFrames,
         pages: &[u32],
         end: Instant,
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// Opens the part of this rank in a checkpoint: `None` if it is of another attempt, or damaged.
-    pub(crate) fn open_part(&self, entry: &Entry, frames: &HomeFrames) -> Result<Option<Part>, Reason> {
+    pub(crate) fn open_part(&self, entry: &CompleteCheckpoint, frames: &HomeFrames) -> Result<Option<Part>, Reason> {
         let end = self.deadline();
         let Some(segment) = self.open(&self.part_name(self.rank, entry.slot()), end)? else { return Ok(None) };
         let page_bytes = frames.page_bytes();

@@ -40,12 +40,12 @@ impl Page {
 
 /// Place of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Entry {
+pub(super) struct PagePlace {
     pub(super) frame: u32,
     tag: u16,
 }
 
-impl Entry {
+impl PagePlace {
     pub(super) fn new(frame: u32, generation: u64) -> Self {
         Self { frame, tag: generation as u16 }
     }
@@ -72,7 +72,7 @@ pub(super) fn header(page: Page, generation: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// Appends entries to a row.
-pub(super) fn encode_entries(entries: &[Entry], into: &mut Vec<u8>) {
+pub(super) fn encode_entries(entries: &[PagePlace], into: &mut Vec<u8>) {
     for entry in entries {
         into.extend_from_slice(&entry.frame.to_le_bytes());
         into.extend_from_slice(&entry.tag.to_le_bytes());
@@ -80,9 +80,9 @@ pub(super) fn encode_entries(entries: &[Entry], into: &mut Vec<u8>) {
 }
 
 /// Decodes so many entries. `None` if one is outside a table with so many frames.
-pub(super) fn decode_entries(bytes: &[u8], count: usize, frames: u64) -> Option<Vec<Entry>> {
+pub(super) fn decode_entries(bytes: &[u8], count: usize, frames: u64) -> Option<Vec<PagePlace>> {
     let parts = bytes.get(..count * ENTRY_BYTES)?.chunks_exact(ENTRY_BYTES);
-    let entry = |part: &[u8]| Entry { frame: word(part, 0), tag: u16::from_le_bytes([part[4], part[5]]) };
+    let entry = |part: &[u8]| PagePlace { frame: word(part, 0), tag: u16::from_le_bytes([part[4], part[5]]) };
     parts.map(entry).map(|entry| (u64::from(entry.frame) < frames).then_some(entry)).collect()
 }
 
@@ -133,7 +133,7 @@ pub(super) struct Root {
     pub(super) generation: u64,
     /// Number of the publisher: each that opens the snapshot raises it.
     pub(super) publisher: u64,
-    pub(super) maps: Vec<Entry>,
+    pub(super) maps: Vec<PagePlace>,
 }
 
 impl Root {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn root_round_trips_and_foreign_rows_are_refused() {
         // If this broke, a reader would take other bytes for a snapshot, or read outside its table.
-        let maps: Vec<_> = (0..2).map(|map| Entry::new(900 + map, 65_537)).collect();
+        let maps: Vec<_> = (0..2).map(|map| PagePlace::new(900 + map, 65_537)).collect();
         let root = Root { element_bytes: 8, elements: 400_000, generation: 65_537, publisher: 3, maps };
         let mut row = root.encode();
         row.resize(ROW_BYTES, 0);
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn frame_is_that_of_one_page_and_generation() {
         // If this broke, a reader would mix two generations, or two pages.
-        let (page, entry) = (Page::of_array(7), Entry::new(3, 70_000));
+        let (page, entry) = (Page::of_array(7), PagePlace::new(3, 70_000));
         let mut row = header(page, 70_000).to_vec();
         row.resize(ROW_BYTES, 0);
         assert!(entry.is_of(page, &row, 70_000) && entry.is_of(page, &row, 70_001));
         assert!(!entry.is_of(page, &row, 69_999), "written by a newer generation");
         assert!(!entry.is_of(Page::of_array(8), &row, 70_000) && !entry.is_of(Page::of_map(7), &row, 70_000));
-        assert!(!Entry::new(3, 69_999).is_of(page, &row, 70_000), "the page of another generation");
+        assert!(!PagePlace::new(3, 69_999).is_of(page, &row, 70_000), "the page of another generation");
         assert!(!entry.is_of(page, &row[..100], 70_000));
     }
 }

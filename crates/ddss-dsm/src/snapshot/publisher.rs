@@ -3,7 +3,7 @@
 use super::blocking::Snapshot;
 use super::error::SnapshotError;
 use super::layout::{
-    ENTRIES, Entry, HEADER_BYTES, Page, ROW_BYTES, Root, Shape, decode_entries, encode_entries, header,
+    ENTRIES, HEADER_BYTES, Page, PagePlace, ROW_BYTES, Root, Shape, decode_entries, encode_entries, header,
 };
 use ddss::{Batch, Client, Error, ErrorKind, PutOptions, Spec, Table, Version};
 use std::collections::{BTreeSet, VecDeque};
@@ -66,7 +66,7 @@ pub struct Publisher<T> {
     /// Version of the row of the root. `None` if it may be another publisher's.
     root_version: Option<Version>,
     /// Places of the pages of the last generation.
-    entries: Vec<Entry>,
+    entries: Vec<PagePlace>,
     /// Bytes of the last generation.
     published: Vec<u8>,
     /// Versions of the rows of the frames. `None` if unknown.
@@ -110,7 +110,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
             table,
             shape,
             root_version: Some(stamp.version),
-            entries: vec![Entry::default(); shape.pages],
+            entries: vec![PagePlace::default(); shape.pages],
             published: vec![0; shape.bytes],
             versions: vec![None; usize::try_from(frames).unwrap_or(usize::MAX)],
             free: VecDeque::new(),
@@ -210,7 +210,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
         changed: &[usize],
         maps: &BTreeSet<usize>,
         frames: &[u32],
-    ) -> Result<(Root, Vec<Entry>), SnapshotError> {
+    ) -> Result<(Root, Vec<PagePlace>), SnapshotError> {
         let root_version = self.root_version.ok_or(SnapshotError::Replaced)?;
         // The versions come first: behind them, another publisher's root shows that frames may be its own.
         self.read_versions(frames)?;
@@ -223,11 +223,11 @@ impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
         let (generation, shape) = (root.generation, self.shape);
         let (page_frames, map_frames) = frames.split_at(changed.len());
         for (page, frame) in changed.iter().zip(page_frames) {
-            entries[*page] = Entry::new(*frame, generation);
+            entries[*page] = PagePlace::new(*frame, generation);
         }
-        root.maps.resize(shape.maps, Entry::default());
+        root.maps.resize(shape.maps, PagePlace::default());
         for (map, frame) in maps.iter().zip(map_frames) {
-            root.maps[*map] = Entry::new(*frame, generation);
+            root.maps[*map] = PagePlace::new(*frame, generation);
         }
         let pages: Vec<_> = changed.iter().map(|page| (Page::of_array(*page), *page)).zip(page_frames).collect();
         for part in pages.chunks(BATCH_ROWS) {

@@ -1,7 +1,7 @@
 //! Pages of a snapshot that a reader holds, and the rows that it lacks. It makes no call.
 
 use super::error::SnapshotError;
-use super::layout::{ENTRIES, Entry, HEADER_BYTES, PAGE_BYTES, Page, Root, Shape, decode_entries};
+use super::layout::{ENTRIES, HEADER_BYTES, PAGE_BYTES, Page, PagePlace, Root, Shape, decode_entries};
 use ddss::{Batch, Replies, Ticket, Value};
 use std::ops::{Bound, Range, RangeBounds};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -29,10 +29,10 @@ pub(super) struct Reader<T> {
 /// A page of the map.
 #[derive(Debug)]
 struct MapPage {
-    entry: Entry,
+    entry: PagePlace,
     /// Last generation of which it is known to be part.
     generation: u64,
-    entries: Vec<Entry>,
+    entries: Vec<PagePlace>,
 }
 
 /// Rows that a reader asks for.
@@ -103,7 +103,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Reader<T> {
     }
 
     /// Returns the entries in a page of the map, if it is one of this generation.
-    fn entries(&self, map: usize) -> Option<&[Entry]> {
+    fn entries(&self, map: usize) -> Option<&[PagePlace]> {
         let map = self.maps[map].as_ref().filter(|map| map.generation == self.root.generation);
         map.map(|map| map.entries.as_slice())
     }
@@ -123,7 +123,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Reader<T> {
         let maps = first / ENTRIES..end.div_ceil(ENTRIES);
         let missing =
             maps.filter(|map| self.entries(*map).is_none()).map(|map| (Wanted::Map(map), self.root.maps[map]));
-        let mut rows: Vec<(Wanted, Entry)> = missing.take(BATCH_ROWS).collect();
+        let mut rows: Vec<(Wanted, PagePlace)> = missing.take(BATCH_ROWS).collect();
         if rows.is_empty() {
             let entry = |page: usize| Some((Wanted::Page(page), self.entries(page / ENTRIES)?[page % ENTRIES]));
             rows.extend((first..end).filter(|page| !self.held[*page]).filter_map(entry).take(BATCH_ROWS));

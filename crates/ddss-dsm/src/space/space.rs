@@ -3,7 +3,7 @@
 use super::directory::Record;
 use super::options::SpaceOptions;
 use crate::check::{ReadLog, Trace, TracedRegion};
-use crate::checkpoint::{Checkpoints, Entry, Reason};
+use crate::checkpoint::{Checkpoints, CompleteCheckpoint, Reason};
 use crate::error::SpaceError;
 use crate::fault::DescribePage;
 use crate::report;
@@ -290,7 +290,7 @@ impl Space {
     }
 
     /// Names a checkpoint that all ranks have written.
-    pub(crate) fn write_root(&self, entry: Entry) -> Result<(), Reason> {
+    pub(crate) fn write_root(&self, entry: CompleteCheckpoint) -> Result<(), Reason> {
         self.checkpoints.write_root(self.ranks, entry, &self.directory)
     }
 

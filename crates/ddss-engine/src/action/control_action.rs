@@ -15,7 +15,7 @@ pub enum ControlAction {
     },
     /// Reports that this node has no copy of a segment whose home has lost it, although these roles expect one here.
     ReportLost(RoleAssignment),
-    /// Claims a name in the cluster. Answered with [`Engine::claimed`](crate::Engine::claimed).
+    /// Claims a name in the cluster. Answered with [`Engine::on_claimed`](crate::Engine::on_claimed).
     ClaimName {
         /// Id of the claim.
         claim: ClaimId,
@@ -24,14 +24,14 @@ pub enum ControlAction {
         /// Timeout in microseconds.
         within_us: u32,
     },
-    /// Gives a name back to the cluster. Answered with [`Engine::disclaimed`](crate::Engine::disclaimed).
+    /// Gives a name back to the cluster. Answered with [`Engine::on_disclaimed`](crate::Engine::on_disclaimed).
     ReleaseName {
         /// Id of the claim.
         claim: ClaimId,
         /// Name to give back.
         name: Name,
     },
-    /// Asks the cluster for the home of a name. Answered with [`Engine::confirmed`](crate::Engine::confirmed).
+    /// Asks the cluster for the home of a name. Answered with [`Engine::on_confirmed`](crate::Engine::on_confirmed).
     ConfirmName {
         /// Step that waits for the answer.
         step: StepId,

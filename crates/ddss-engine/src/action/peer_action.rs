@@ -21,7 +21,7 @@ pub enum PeerAction {
     SendStaged {
         /// Peer that asked for them.
         node: NodeId,
-        /// Id that comes back with [`Engine::served_get_sent`](crate::Engine::served_get_sent).
+        /// Id that comes back with [`Engine::on_served_get_sent`](crate::Engine::on_served_get_sent).
         served_get: ServedGetId,
         /// Offset in the staging memory.
         at: u64,
@@ -60,7 +60,7 @@ pub enum PeerAction {
     Stage {
         /// Home of the segment.
         node: NodeId,
-        /// Step that comes back with [`Engine::staged`](crate::Engine::staged).
+        /// Step that comes back with [`Engine::on_staged`](crate::Engine::on_staged).
         step: StepId,
         /// Offset in the staging memory.
         at: u64,
@@ -76,7 +76,7 @@ pub enum PeerAction {
     /// Reads ranges of a remote segment, with a header before and its state word after them.
     Fetch(Fetch),
     /// Reads ranges of one row of a remote table: the segment's header, the record's header, the ranges, and the
-    /// record's state word again. Comes back with [`Engine::fetched`](crate::Engine::fetched), with state and timestamp
+    /// record's state word again. Comes back with [`Engine::on_fetched`](crate::Engine::on_fetched), with state and timestamp
     /// of the record in the segment's header.
     FetchRecord {
         /// Home of the segment.
@@ -94,7 +94,7 @@ pub enum PeerAction {
     },
     /// Reads the first bytes of rows of a remote table, each row with its two words by one read, and then the segment's
     /// header. The row numbers lie in the client's arena; a number that the table does not have is refused. Comes back
-    /// with [`Engine::fetched`](crate::Engine::fetched), or is [refused](crate::Engine::refused).
+    /// with [`Engine::on_fetched`](crate::Engine::on_fetched), or is [refused](crate::Engine::on_refused).
     FetchRows {
         /// Home of the segment.
         node: NodeId,
@@ -120,7 +120,7 @@ pub enum PeerAction {
 pub struct Fetch {
     /// Home of the segment.
     pub node: NodeId,
-    /// Step that comes back with [`Engine::fetched`](crate::Engine::fetched).
+    /// Step that comes back with [`Engine::on_fetched`](crate::Engine::on_fetched).
     pub step: StepId,
     /// Window over its memory: header line and bytes.
     pub window: RemoteWindow,

@@ -87,7 +87,7 @@ fn bytes_that_cannot_be_sent_return_all_memory_and_the_peer_is_told() {
     let (served_get, message) = parts.staged();
     assert_eq!(parts.free_bytes(), free - u64::from(MANY));
     parts.handler().failed(PEER, served_get, &message);
-    let told = Outcome::Failed(Failure::Busy(Limit::Posts));
+    let told = Outcome::Failed(Failure::Busy(Limit::PostedOperations));
     let actions = parts.actions();
     let is_told = |action: &Action| matches!(action, Action::Peer(PeerAction::Send { message: Message::Ended { step: 9, outcome, .. }, .. }) if *outcome == told);
     assert!(actions.iter().any(is_told), "{actions:?}");

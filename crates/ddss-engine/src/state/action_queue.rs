@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// One entry. [`Action`] is as large as its largest variant, which holds a name. The few variants that make up nearly
 /// all actions are queued inline, at a third of that size.
 #[derive(Clone, Copy, Debug)]
-enum Entry {
+enum QueuedAction {
     Reply(Reply),
     CopyOut(CopyOut),
     Commit(SegmentCommit),
@@ -29,14 +29,14 @@ pub(crate) struct ActionQueue {
     has_commit: bool,
     reply: Reply,
     has_reply: bool,
-    entries: VecDeque<Entry>,
-    /// Actions that [`Entry::Other`] stands for, in order.
+    entries: VecDeque<QueuedAction>,
+    /// Actions that [`QueuedAction::Other`] stands for, in order.
     others: VecDeque<Action>,
 }
 
 /// Actions that were taken out of the queue.
 #[derive(Debug)]
-pub(crate) struct SetAside(VecDeque<Entry>, VecDeque<Action>);
+pub(crate) struct SetAside(VecDeque<QueuedAction>, VecDeque<Action>);
 
 impl ActionQueue {
     /// Entries for which memory is reserved at the start.
@@ -79,13 +79,13 @@ impl ActionQueue {
     #[inline(always)]
     pub(crate) fn push(&mut self, action: Action) {
         let entry = match action {
-            Action::Reply(reply) => Entry::Reply(reply),
-            Action::CopyOut(copy) => Entry::CopyOut(copy),
-            Action::Commit(commit) => Entry::Commit(commit),
-            Action::Peer(PeerAction::Fetch(fetch)) => Entry::Fetch(fetch),
+            Action::Reply(reply) => QueuedAction::Reply(reply),
+            Action::CopyOut(copy) => QueuedAction::CopyOut(copy),
+            Action::Commit(commit) => QueuedAction::Commit(commit),
+            Action::Peer(PeerAction::Fetch(fetch)) => QueuedAction::Fetch(fetch),
             other => {
                 self.others.push_back(other);
-                Entry::Other
+                QueuedAction::Other
             }
         };
         self.entries.push_back(entry);
@@ -93,7 +93,7 @@ impl ActionQueue {
 
     /// Appends the end of a buffer, after the actions that are due now.
     pub(crate) fn push_free(&mut self, buffer: BufferId) {
-        self.entries.push_back(Entry::FreeBuffer(buffer));
+        self.entries.push_back(QueuedAction::FreeBuffer(buffer));
     }
 
     /// Appends a commit, as the immediate one if no action is due.
@@ -114,7 +114,7 @@ impl ActionQueue {
             self.reply = reply;
             self.has_reply = true;
         } else {
-            self.entries.push_back(Entry::Reply(reply));
+            self.entries.push_back(QueuedAction::Reply(reply));
         }
     }
 
@@ -133,7 +133,7 @@ impl ActionQueue {
         match self.entries.len() {
             0 if std::mem::take(&mut self.has_reply) => {}
             1 if !self.has_reply => {
-                let Some(&Entry::Reply(reply)) = self.entries.front() else { return None };
+                let Some(&QueuedAction::Reply(reply)) = self.entries.front() else { return None };
                 self.entries.clear();
                 self.reply = reply;
             }
@@ -153,12 +153,12 @@ impl ActionQueue {
         }
         loop {
             return Some(match self.entries.pop_front()? {
-                Entry::Reply(reply) => Action::Reply(reply),
-                Entry::CopyOut(copy) => Action::CopyOut(copy),
-                Entry::Commit(commit) => Action::Commit(commit),
-                Entry::Fetch(fetch) => Action::Peer(PeerAction::Fetch(fetch)),
-                Entry::Other => self.others.pop_front().expect("each such entry stands for one action"),
-                Entry::FreeBuffer(buffer) => {
+                QueuedAction::Reply(reply) => Action::Reply(reply),
+                QueuedAction::CopyOut(copy) => Action::CopyOut(copy),
+                QueuedAction::Commit(commit) => Action::Commit(commit),
+                QueuedAction::Fetch(fetch) => Action::Peer(PeerAction::Fetch(fetch)),
+                QueuedAction::Other => self.others.pop_front().expect("each such entry stands for one action"),
+                QueuedAction::FreeBuffer(buffer) => {
                     free(buffer);
                     continue;
                 }

@@ -141,7 +141,7 @@ impl ParkedWaits {
             return Some(done);
         }
         if waits.places.len() == COLLECTS_PER_CLIENT_MAX {
-            return Some(Completion::bare(request, Outcome::Failed(Failure::Busy(Limit::Collects))));
+            return Some(Completion::bare(request, Outcome::Failed(Failure::Busy(Limit::WaitCollections))));
         }
         waits.places.push_back((channel, request));
         None
@@ -237,6 +237,6 @@ mod tests {
         park(&mut waits, 4);
         assert!((0..offers).all(|offer| waits.collect(CHANNEL, RequestId(100 + offer)).is_none()));
         let beyond = waits.collect(CHANNEL, RequestId(99)).map(|completion| completion.outcome);
-        assert_eq!(beyond, Some(Outcome::Failed(Failure::Busy(Limit::Collects))));
+        assert_eq!(beyond, Some(Outcome::Failed(Failure::Busy(Limit::WaitCollections))));
     }
 }

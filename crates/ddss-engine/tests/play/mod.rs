@@ -172,7 +172,7 @@ pub(crate) fn play(data: &[u8]) {
     world.now.steady_us += u64::from(u32::MAX);
     for side in 0..2 {
         while let Some((step, ..)) = world.sides[side].reads.pop() {
-            world.sides[side].engine.fetched(world.now, step, Err(Failure::NodeDown));
+            world.sides[side].engine.on_fetched(world.now, step, Err(Failure::NodeDown));
             world.perform();
         }
         while !world.sides[side].commits.is_empty() {
@@ -190,8 +190,8 @@ impl World<'_> {
     fn connect(&mut self) {
         if !self.up {
             self.up = true;
-            self.sides[0].engine.peer_up(self.now, NodeId(2), Timestamp::default());
-            self.sides[1].engine.peer_up(self.now, NodeId(1), Timestamp::default());
+            self.sides[0].engine.on_peer_up(self.now, NodeId(2), Timestamp::default());
+            self.sides[1].engine.on_peer_up(self.now, NodeId(1), Timestamp::default());
             self.perform();
         }
     }
@@ -199,8 +199,8 @@ impl World<'_> {
     fn disconnect(&mut self) {
         if self.up {
             self.up = false;
-            self.sides[0].engine.peer_down(self.now, NodeId(2));
-            self.sides[1].engine.peer_down(self.now, NodeId(1));
+            self.sides[0].engine.on_peer_down(self.now, NodeId(2));
+            self.sides[1].engine.on_peer_down(self.now, NodeId(1));
             self.perform();
         }
     }
@@ -233,7 +233,7 @@ impl World<'_> {
     fn end_commit(&mut self, side: usize) {
         if let Some(segment) = self.sides[side].commits.pop() {
             let made = !self.input.one_in(4);
-            self.sides[side].engine.large_committed(self.now, segment, made);
+            self.sides[side].engine.on_large_committed(self.now, segment, made);
         }
     }
 
@@ -254,7 +254,7 @@ impl World<'_> {
             }
             _ => Ok((Header { state: state & !1, segment: segment.to_bits(), ..Header::default() }, state & !1)),
         };
-        self.sides[side].engine.fetched(self.now, step, result);
+        self.sides[side].engine.on_fetched(self.now, step, result);
     }
 
     /// Sends a request of a client, possibly a malformed one.
@@ -413,30 +413,30 @@ impl World<'_> {
                 here.give(record.at, bytes);
                 self.segments.push(record.segment);
                 let made = !self.input.one_in(20);
-                self.sides[side].engine.formatted(now, record.segment, made);
+                self.sides[side].engine.on_formatted(now, record.segment, made);
             }
             Action::Move { record, from, bytes } => {
                 assert!(here.owns(from, bytes), "{record:?} was not there");
                 here.give(record.at, bytes);
-                here.engine.moved(now, record.segment, true);
+                here.engine.on_moved(now, record.segment, true);
             }
             Action::ZeroFill { at, bytes } => {
                 here.live.retain(|&(from, length)| from < at || from + length > at + bytes);
                 assert!(!here.overlaps(at, bytes), "memory was taken from a segment");
-                let pages: Vec<u64> = here.engine.cleared(at, bytes).collect();
+                let pages: Vec<u64> = here.engine.on_cleared(at, bytes).collect();
                 assert!(pages.iter().all(|&page| !here.overlaps(page, PAGE_BYTES as u64)), "a page has a segment");
             }
             Action::ReadWord { at } => {
                 assert!(here.owns(at, 8));
                 let word = self.input.word();
-                self.sides[side].engine.word_read(word);
+                self.sides[side].engine.on_word_read(word);
             }
             Action::ReadRecord { place, word } => {
                 assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));
                 assert!(word.is_none_or(|offset| here.owns(place.data + offset, 8)));
                 let (state, word) = (self.input.word(), self.input.word());
                 // A record's version never reaches the end of its range.
-                self.sides[side].engine.record_read(state >> 1, Timestamp(word), word);
+                self.sides[side].engine.on_record_read(state >> 1, Timestamp(word), word);
             }
             Action::FindEntry { place, offset, description, change, source } => {
                 let seed = BucketLayout::SEED_AT + BucketLayout::SEED_BYTES;
@@ -447,7 +447,7 @@ impl World<'_> {
                     assert!(here.engine.buffer(kept).len() >= change.head_bytes() as usize);
                 }
                 let (state, word) = (self.input.word(), self.input.word());
-                self.sides[side].engine.entry_found(
+                self.sides[side].engine.on_entry_found(
                     now,
                     state >> 1,
                     Timestamp(word),
@@ -456,7 +456,7 @@ impl World<'_> {
             }
             Action::FindGarbage { segment: id, layout, rows, first, end, .. } => {
                 let found = maps::random_garbage((layout, rows), (first, end), self.input.word());
-                self.sides[side].engine.garbage_found(now, id, found.as_ref());
+                self.sides[side].engine.on_garbage_found(now, id, found.as_ref());
             }
             Action::CommitRecord { place, parts, source, .. } => {
                 assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));
@@ -572,7 +572,7 @@ impl World<'_> {
                 assert!(at + u64::from(bytes) <= STAGING_BYTES as u64);
                 here.in_pool(from, bytes.into());
                 let tail = table(ranges);
-                here.engine.served_get_sent(served_get);
+                here.engine.on_served_get_sent(served_get);
                 (message, tail)
             }
             Action::Peer(PeerAction::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. }) => {
@@ -592,7 +592,7 @@ impl World<'_> {
         }
         match Message::decode(&bytes) {
             Ok((message, clock, tail)) => {
-                self.sides[1 - side].engine.message(self.now, NodeId(side as u16 + 1), clock, &message, tail);
+                self.sides[1 - side].engine.on_message(self.now, NodeId(side as u16 + 1), clock, &message, tail);
             }
             Err(_) => self.disconnect(),
         }

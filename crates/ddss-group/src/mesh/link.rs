@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// State of a connection.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum ConnectionPhase {
     /// No connection: the member is unknown, or the next attempt comes later.
     Idle,
     /// This side has asked.
@@ -32,7 +32,7 @@ pub(super) struct Candidate {
 pub(super) struct Link {
     /// Run and address, from the directory.
     pub(super) known: Option<(u32, SocketAddr)>,
-    pub(super) state: State,
+    pub(super) state: ConnectionPhase,
     pub(super) candidates: Vec<Candidate>,
     pub(super) retry_at: Duration,
     pub(super) retry_after: Duration,
@@ -54,7 +54,7 @@ impl Link {
     pub(super) fn new() -> Self {
         Self {
             known: None,
-            state: State::Idle,
+            state: ConnectionPhase::Idle,
             candidates: Vec::new(),
             retry_at: Duration::ZERO,
             retry_after: Self::RETRY_FIRST,
@@ -72,22 +72,22 @@ impl Link {
 
     /// Ends the current connection, and forgets what waited for it.
     pub(super) fn end(&mut self) {
-        self.state = State::Ended;
+        self.state = ConnectionPhase::Ended;
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
     /// Schedules the next attempt to connect.
     pub(super) fn retry(&mut self, now: Duration) {
-        self.state = State::Idle;
+        self.state = ConnectionPhase::Idle;
         self.retry_at = now + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(Self::RETRY_LAST);
     }
 
     pub(super) fn peer(&self) -> Option<PeerId> {
         match self.state {
-            State::Up { peer, .. } | State::Connecting { peer, .. } => Some(peer),
-            State::Idle | State::Ended => None,
+            ConnectionPhase::Up { peer, .. } | ConnectionPhase::Connecting { peer, .. } => Some(peer),
+            ConnectionPhase::Idle | ConnectionPhase::Ended => None,
         }
     }
 }

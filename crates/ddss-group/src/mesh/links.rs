@@ -1,6 +1,6 @@
 //! Connections to all members.
 
-use super::link::{Candidate, Link, State};
+use super::link::{Candidate, ConnectionPhase, Link};
 use super::verifier::Verifier;
 use crate::member::{Incarnation, Member};
 use ddss_auth::{Answer, Context, Initiator, Key, SEAL_BYTES};
@@ -131,7 +131,7 @@ impl Mesh {
         if whom.member == self.config.ours.member || link.known.is_some_and(|(run, _)| run == whom.run) {
             return None;
         }
-        let was_up = matches!(link.state, State::Up { .. });
+        let was_up = matches!(link.state, ConnectionPhase::Up { .. });
         let peers = link.candidates.iter().map(|candidate| candidate.peer).chain(link.peer());
         for peer in peers {
             self.members_by_peer.remove(&peer);
@@ -145,7 +145,7 @@ impl Mesh {
     #[must_use]
     pub fn peer(&self, member: Member) -> Option<PeerId> {
         match self.links.get(usize::from(member.0))?.state {
-            State::Up { peer, .. } => Some(peer),
+            ConnectionPhase::Up { peer, .. } => Some(peer),
             _ => None,
         }
     }
@@ -160,13 +160,17 @@ impl Mesh {
     #[must_use]
     pub fn silence(&self, member: Member, now: Duration) -> Option<Duration> {
         let link = self.links.get(usize::from(member.0))?;
-        let is_awaited = link.known.is_some() && !matches!(link.state, State::Ended);
+        let is_awaited = link.known.is_some() && !matches!(link.state, ConnectionPhase::Ended);
         is_awaited.then(|| now.saturating_sub(link.heard_at))
     }
 
     /// Counts the silence of members that were never connected from now on.
     pub fn excuse_unconnected(&mut self, now: Duration) {
-        for link in self.links.iter_mut().filter(|link| matches!(link.state, State::Idle | State::Connecting { .. })) {
+        for link in self
+            .links
+            .iter_mut()
+            .filter(|link| matches!(link.state, ConnectionPhase::Idle | ConnectionPhase::Connecting { .. }))
+        {
             link.heard_at = now;
         }
     }
@@ -187,7 +191,7 @@ impl Mesh {
             return Err(SendError::TooLong { bytes, max });
         }
         let link = self.links.get_mut(usize::from(to.0)).ok_or(SendError::NotConnected(to))?;
-        if !matches!(link.state, State::Up { .. }) {
+        if !matches!(link.state, ConnectionPhase::Up { .. }) {
             return Err(SendError::NotConnected(to));
         }
         if link.waiting_bytes + bytes > Self::WAITING_BYTES_MAX {
@@ -233,7 +237,7 @@ impl Mesh {
                 stays
             });
             match link.state {
-                State::Idle if member < ours && link.known.is_some() => {
+                ConnectionPhase::Idle if member < ours && link.known.is_some() => {
                     if link.retry_at <= now
                         && let Some(peer) = connect(link, fabric, &self.config, now)
                     {
@@ -241,7 +245,7 @@ impl Mesh {
                     }
                     next = next.min(link.retry_at.max(now));
                 }
-                State::Up { .. } => {
+                ConnectionPhase::Up { .. } => {
                     flush(link, fabric);
                     let is_due = now >= link.heard_at + Self::ASK_AFTER && now >= link.asked_at + Self::ASK_AFTER;
                     if is_due && link.waiting.is_empty() {
@@ -284,7 +288,7 @@ impl Mesh {
             let link = self.links.get_mut(usize::from(theirs.member.0)).ok_or("no such member")?;
             let is_known =
                 link.known.is_some_and(|(run, _)| run == theirs.run) && theirs.member > self.config.ours.member;
-            if !is_known || !matches!(link.state, State::Idle) {
+            if !is_known || !matches!(link.state, ConnectionPhase::Idle) {
                 return Err("not awaited here, or not yet".to_owned());
             }
             fabric.accept(peer, &answer.message).map_err(|error| error.to_string())?;
@@ -312,12 +316,12 @@ impl Mesh {
     ) -> Option<MeshEvent<'static>> {
         let member = *self.members_by_peer.get(&peer)?;
         let link = &mut self.links[usize::from(member.0)];
-        match std::mem::replace(&mut link.state, State::Idle) {
-            State::Connecting { peer: asked, initiator } if asked == peer => {
+        match std::mem::replace(&mut link.state, ConnectionPhase::Idle) {
+            ConnectionPhase::Connecting { peer: asked, initiator } if asked == peer => {
                 let run = link.known.map(|(run, _)| run);
                 match initiator.finish(hello) {
                     Ok((theirs, channel)) if run == Some(Incarnation::decode(&theirs).run) => {
-                        link.state = State::Up { peer, channel };
+                        link.state = ConnectionPhase::Up { peer, channel };
                         link.heard_at = now;
                         post(link, fabric, &[WELCOME]);
                         return Some(MeshEvent::Up(member));
@@ -341,8 +345,8 @@ impl Mesh {
         let link = &mut self.links[usize::from(member.0)];
         link.candidates.retain(|candidate| candidate.peer != peer);
         match link.state {
-            State::Connecting { peer: current, .. } if current == peer => link.retry(now),
-            State::Up { peer: current, .. } if current == peer => {
+            ConnectionPhase::Connecting { peer: current, .. } if current == peer => link.retry(now),
+            ConnectionPhase::Up { peer: current, .. } if current == peer => {
                 link.end();
                 return Some(MeshEvent::Down(member, DownReason::Closed(reason)));
             }
@@ -362,7 +366,7 @@ impl Mesh {
         let link = &mut self.links[usize::from(member.0)];
         self.plain.resize(sealed.len(), 0);
         let channel = match &mut link.state {
-            State::Up { peer: current, channel } if *current == peer => Some(channel),
+            ConnectionPhase::Up { peer: current, channel } if *current == peer => Some(channel),
             _ => link.candidates.iter_mut().find(|one| one.peer == peer).map(|candidate| &mut candidate.channel),
         };
         let Some(Ok(length)) = channel.map(|channel| channel.open(sealed, &mut self.plain)) else {
@@ -370,10 +374,10 @@ impl Mesh {
         };
         link.heard_at = now;
         match (&link.state, self.plain[..length].first()) {
-            (State::Idle, Some(&WELCOME)) => {
+            (ConnectionPhase::Idle, Some(&WELCOME)) => {
                 for Candidate { peer: other, channel, .. } in std::mem::take(&mut link.candidates) {
                     if other == peer {
-                        link.state = State::Up { peer, channel };
+                        link.state = ConnectionPhase::Up { peer, channel };
                     } else {
                         self.members_by_peer.remove(&other);
                         fabric.close(other);
@@ -381,21 +385,21 @@ impl Mesh {
                 }
                 Some(MeshEvent::Up(member))
             }
-            (State::Up { .. }, Some(&ASK)) => {
+            (ConnectionPhase::Up { .. }, Some(&ASK)) => {
                 // Messages that wait say it too, and a member that only asks must not fill the memory.
                 if link.waiting.is_empty() {
                     post(link, fabric, &[ALIVE]);
                 }
                 None
             }
-            (State::Up { .. }, Some(&ALIVE)) => None,
-            (State::Up { .. }, Some(&LEAVE)) => {
+            (ConnectionPhase::Up { .. }, Some(&ALIVE)) => None,
+            (ConnectionPhase::Up { .. }, Some(&LEAVE)) => {
                 self.members_by_peer.remove(&peer);
                 link.end();
                 fabric.close(peer);
                 Some(MeshEvent::Down(member, DownReason::Left))
             }
-            (State::Up { .. }, Some(&CALLER)) => {
+            (ConnectionPhase::Up { .. }, Some(&CALLER)) => {
                 Some(MeshEvent::Message { from: member, bytes: &self.plain[1..length] })
             }
             _ => self.violated(fabric, peer),
@@ -408,7 +412,7 @@ impl Mesh {
         let member = self.members_by_peer.remove(&peer)?;
         let link = &mut self.links[usize::from(member.0)];
         link.candidates.retain(|candidate| candidate.peer != peer);
-        let State::Up { peer: current, .. } = link.state else { return None };
+        let ConnectionPhase::Up { peer: current, .. } = link.state else { return None };
         if current != peer {
             return None;
         }
@@ -426,13 +430,13 @@ fn connect(link: &mut Link, fabric: &mut dyn Fabric, config: &MeshConfig, now: D
         link.retry(now);
         return None;
     };
-    link.state = State::Connecting { peer, initiator };
+    link.state = ConnectionPhase::Connecting { peer, initiator };
     Some(peer)
 }
 
 /// Seals a message and posts it, behind those that wait.
 fn post(link: &mut Link, fabric: &mut dyn Fabric, plain: &[u8]) {
-    let State::Up { peer, channel } = &mut link.state else { return };
+    let ConnectionPhase::Up { peer, channel } = &mut link.state else { return };
     let peer = *peer;
     let mut sealed = vec![0; plain.len() + SEAL_BYTES];
     if channel.seal(plain, &mut sealed).is_err() {
@@ -447,7 +451,7 @@ fn post(link: &mut Link, fabric: &mut dyn Fabric, plain: &[u8]) {
 
 /// Posts the messages that wait, while the fabric has room.
 fn flush(link: &mut Link, fabric: &mut dyn Fabric) {
-    let State::Up { peer, .. } = link.state else { return };
+    let ConnectionPhase::Up { peer, .. } = link.state else { return };
     while let Some(sealed) = link.waiting.front() {
         if !try_send(fabric, peer, sealed) {
             return;

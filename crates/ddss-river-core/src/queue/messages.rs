@@ -35,7 +35,7 @@ pub(super) struct Message {
 
 /// Content of a send slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum SendSlot {
     Free,
     Reserved,
     Full(Message),
@@ -44,7 +44,7 @@ enum Place {
 /// The send slots of a producer, and the order in which pending messages leave.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
-    places: Box<[Place]>,
+    places: Box<[SendSlot]>,
     free: Vec<u16>,
     /// Places of pending messages, the smallest index first.
     pending: VecDeque<u16>,
@@ -54,7 +54,7 @@ pub(super) struct Messages {
 impl Messages {
     pub(super) fn new(slots: u16) -> Self {
         Self {
-            places: vec![Place::Free; usize::from(slots)].into(),
+            places: vec![SendSlot::Free; usize::from(slots)].into(),
             free: (0..slots).rev().collect(),
             pending: VecDeque::with_capacity(slots.into()),
             next_index: 0,
@@ -64,25 +64,25 @@ impl Messages {
     /// Reserves a send slot.
     pub(super) fn reserve(&mut self) -> Option<u16> {
         let place = self.free.pop()?;
-        self.places[usize::from(place)] = Place::Reserved;
+        self.places[usize::from(place)] = SendSlot::Reserved;
         Some(place)
     }
 
     /// Gives a reserved slot back.
     pub(super) fn release(&mut self, place: u16) {
-        assert_eq!(self.places[usize::from(place)], Place::Reserved, "send slot {place} is not reserved");
-        self.places[usize::from(place)] = Place::Free;
+        assert_eq!(self.places[usize::from(place)], SendSlot::Reserved, "send slot {place} is not reserved");
+        self.places[usize::from(place)] = SendSlot::Free;
         self.free.push(place);
     }
 
     /// Fills a reserved slot with the next message, which is pending. Returns the index.
     pub(super) fn add(&mut self, place: u16, length: u32, checksum: u32, unit: Option<UnitId>) -> u64 {
-        assert_eq!(self.places[usize::from(place)], Place::Reserved, "send slot {place} is not reserved");
+        assert_eq!(self.places[usize::from(place)], SendSlot::Reserved, "send slot {place} is not reserved");
         let index = self.next_index;
         self.next_index += 1;
         let (strikes, flags, state) = (Strikes::default(), Flags::default(), MessageState::Pending);
         let message = Message { index, length, checksum, unit, attempts: 0, strikes, flags, state };
-        self.places[usize::from(place)] = Place::Full(message);
+        self.places[usize::from(place)] = SendSlot::Full(message);
         self.pending.push_back(place);
         index
     }
@@ -90,16 +90,16 @@ impl Messages {
     /// Returns the message in a place.
     pub(super) fn get(&self, place: u16) -> Option<&Message> {
         match self.places.get(usize::from(place))? {
-            Place::Full(message) => Some(message),
-            Place::Free | Place::Reserved => None,
+            SendSlot::Full(message) => Some(message),
+            SendSlot::Free | SendSlot::Reserved => None,
         }
     }
 
     /// Returns the message in a place.
     pub(super) fn get_mut(&mut self, place: u16) -> Option<&mut Message> {
         match self.places.get_mut(usize::from(place))? {
-            Place::Full(message) => Some(message),
-            Place::Free | Place::Reserved => None,
+            SendSlot::Full(message) => Some(message),
+            SendSlot::Free | SendSlot::Reserved => None,
         }
     }
 
@@ -139,7 +139,7 @@ impl Messages {
     pub(super) fn remove(&mut self, place: u16) -> Message {
         let message = *self.get(place).expect("a message");
         assert_ne!(message.state, MessageState::Pending, "message {} is pending", message.index);
-        self.places[usize::from(place)] = Place::Free;
+        self.places[usize::from(place)] = SendSlot::Free;
         self.free.push(place);
         message
     }
@@ -161,7 +161,7 @@ impl Messages {
 
     /// Returns true if no message is left. Reserved slots do not count.
     pub(super) fn is_empty(&self) -> bool {
-        !self.places.iter().any(|place| matches!(place, Place::Full(_)))
+        !self.places.iter().any(|place| matches!(place, SendSlot::Full(_)))
     }
 
     /// Returns the number of the next message.
@@ -171,7 +171,7 @@ impl Messages {
 
     /// Returns the number of messages with smaller numbers than this one.
     pub(super) fn count_before(&self, index: u64) -> usize {
-        self.places.iter().filter(|place| matches!(place, Place::Full(message) if message.index < index)).count()
+        self.places.iter().filter(|place| matches!(place, SendSlot::Full(message) if message.index < index)).count()
     }
 
     /// Returns the number of messages and reserved slots.

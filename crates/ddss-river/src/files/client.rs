@@ -45,7 +45,7 @@ pub(super) struct Writing {
 
 /// State that the caller and the thread share.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct FileClientState {
     /// Members that are file servers, by their numbers.
     pub(super) servers: BTreeMap<u64, Member>,
     pub(super) reading: Option<Reading>,
@@ -58,7 +58,7 @@ pub(super) struct State {
 
 /// State, its lock, and the wake-up of both sides.
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<FileClientState>,
     changed: Condvar,
     wake: Arc<Wake>,
 }
@@ -68,19 +68,23 @@ impl Shared {
         Self { state: Mutex::default(), changed: Condvar::new(), wake }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FileClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state for the caller, and wakes the thread.
-    pub(super) fn call<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn call<T>(&self, call: impl FnOnce(&mut FileClientState) -> T) -> T {
         let result = call(&mut self.lock());
         self.wake.wake();
         result
     }
 
     /// Waits until an attempt has a result. `None` at the deadline.
-    pub(super) fn wait<T>(&self, deadline: Instant, mut attempt: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
+    pub(super) fn wait<T>(
+        &self,
+        deadline: Instant,
+        mut attempt: impl FnMut(&mut FileClientState) -> Option<T>,
+    ) -> Option<T> {
         let mut state = self.lock();
         loop {
             if let Some(result) = attempt(&mut state) {
@@ -97,14 +101,14 @@ impl Shared {
     }
 
     /// Changes the state for the thread, and wakes the caller.
-    fn serve<T>(&self, call: impl FnOnce(&mut State) -> T) -> T {
+    fn serve<T>(&self, call: impl FnOnce(&mut FileClientState) -> T) -> T {
         let result = call(&mut self.lock());
         self.changed.notify_all();
         result
     }
 }
 
-impl State {
+impl FileClientState {
     /// Begins to read a part. It goes on with the mirrors that come, or with one of them only.
     pub(super) fn read(&mut self, number: u32, part: PartRow, only: Option<Mirror>) -> Result<(), ConfigError> {
         self.reader = self.reader.wrapping_add(1) & 0xffff;
@@ -359,7 +363,7 @@ mod tests {
     // If this failed, the process that takes the place of a lost server would get the rest of a part, and be expelled for it.
     #[test]
     fn nothing_is_sent_to_a_lost_server() {
-        let mut state = State::default();
+        let mut state = FileClientState::default();
         state.servers.extend([(1, Member(4)), (2, Member(5))]);
         state.write(7, [1, 2]).unwrap();
         state.store(0, 0, 9, 0);

@@ -1,7 +1,7 @@
 //! Collections: loading and reading.
 
 use super::catalogue::{Catalogue, PartRow};
-use super::client::{READ_SLOTS, Shared, State, User};
+use super::client::{FileClientState, READ_SLOTS, Shared, User};
 use super::options::{FilesOptions, GROUP, server_of};
 use super::port::{Endpoint, Port};
 use super::split::{PartLimits, fill, split};
@@ -143,7 +143,8 @@ impl Files {
         let group = inspect(&self.client, GROUP)?;
         let living: Vec<u64> =
             group.iter().flat_map(|group| &group.members).filter_map(|member| server_of(&member.note)).collect();
-        let are_here = |state: &mut State| living.iter().all(|server| state.servers.contains_key(server)).then_some(());
+        let are_here =
+            |state: &mut FileClientState| living.iter().all(|server| state.servers.contains_key(server)).then_some(());
         // One that is stopped does not come.
         let _ = self.shared.wait(Instant::now() + SERVERS_WAIT_MAX, are_here);
         Ok(())
@@ -278,17 +279,18 @@ impl Files {
     pub(super) fn wait<T>(
         &self,
         what: &'static str,
-        mut attempt: impl FnMut(&mut State) -> Option<T>,
+        mut attempt: impl FnMut(&mut FileClientState) -> Option<T>,
     ) -> Result<T, QueueError> {
         let fenced = || QueueError::Fenced { queue: GROUP.to_owned() };
         let timeout = self.options.endpoint.timeout;
-        let attempt = |state: &mut State| if state.is_fenced { Some(Err(fenced())) } else { attempt(state).map(Ok) };
+        let attempt =
+            |state: &mut FileClientState| if state.is_fenced { Some(Err(fenced())) } else { attempt(state).map(Ok) };
         let result = self.shared.wait(Instant::now() + timeout, attempt);
         result.unwrap_or_else(|| Err(QueueError::TimedOut { queue: GROUP.to_owned(), what, waited: timeout }))
     }
 
     /// Waits for a step of the part that is written.
-    fn written<T>(&self, what: &'static str, attempt: impl Fn(&State) -> Option<T>) -> Result<T, QueueError> {
+    fn written<T>(&self, what: &'static str, attempt: impl Fn(&FileClientState) -> Option<T>) -> Result<T, QueueError> {
         self.wait(what, |state| match state.writing.as_ref().and_then(|writing| writing.failed) {
             Some(server) => Some(Err(QueueError::ServerLost { server })),
             None => attempt(state).map(Ok),

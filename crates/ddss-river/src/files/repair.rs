@@ -1,7 +1,7 @@
 //! Repair of a collection: parts that a server has lost are written again.
 
 use super::catalogue::{Catalogue, PartRow};
-use super::client::State;
+use super::client::FileClientState;
 use super::collection::{CollectionReader, Damage, Files, random};
 use super::wire::PART_BYTES_MAX;
 use crate::error::QueueError;
@@ -45,7 +45,7 @@ impl Files {
 }
 
 /// Returns two servers for a part. `None` while there are less.
-fn choose(state: &State, part: &PartRow) -> Option<[u64; 2]> {
+fn choose(state: &FileClientState, part: &PartRow) -> Option<[u64; 2]> {
     let own = part.servers.iter().filter(|server| state.servers.contains_key(server));
     let others = state.servers.keys().filter(|server| !part.servers.contains(server));
     let mut servers = own.chain(others).copied();

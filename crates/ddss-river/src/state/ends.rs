@@ -3,7 +3,7 @@
 use super::failed_messages::FailedMessages;
 use super::failure::Failure;
 use super::message_end::MessageEnd;
-use super::place::{Place, Post};
+use super::place::{MemberState, Post};
 use super::slots::SlotMemory;
 use super::waiters::Waiters;
 use ddss_group::Member;
@@ -34,7 +34,7 @@ pub(crate) struct Ends {
     consumer: Consumer,
     send_slots: SlotMemory,
     ours: Member,
-    places: Vec<Place>,
+    places: Vec<MemberState>,
     next_id: u16,
     /// Handles that keep this process a consumer, and messages that the application has not finished.
     consumers: usize,
@@ -63,7 +63,7 @@ impl Ends {
             consumer: Consumer::new(EDGE, ConsumerId(id), config)?,
             send_slots: SlotMemory::create("ddss-river-send", config.send_slots, config.message_bytes_max)?,
             ours,
-            places: (0..members).map(|_| Place::default()).collect(),
+            places: (0..members).map(|_| MemberState::default()).collect(),
             next_id: id,
             consumers: 0,
             is_closed: false,
@@ -85,13 +85,13 @@ impl Ends {
         Ok(ends)
     }
 
-    fn place(&mut self, member: Member) -> &mut Place {
+    fn place(&mut self, member: Member) -> &mut MemberState {
         &mut self.places[usize::from(member.0)]
     }
 
     /// Returns the member that has a process, or its messages.
     fn member_of(&self, id: u16) -> Option<Member> {
-        let is_it = |place: &Place| place.id == Some(id) || place.ring_owner == Some(id);
+        let is_it = |place: &MemberState| place.id == Some(id) || place.ring_owner == Some(id);
         self.places.iter().position(is_it).map(|index| Member(index as u16))
     }
 
@@ -331,7 +331,7 @@ impl Ends {
     pub(crate) fn report_damage(&mut self, taken: Taken) {
         self.finish(taken, MessageEnd::Rejected);
         // Not of the process that has the place of a dead producer now.
-        let is_present = |place: &Place| place.id == Some(taken.producer.0);
+        let is_present = |place: &MemberState| place.id == Some(taken.producer.0);
         let member = self.places.iter().position(is_present).map(|index| Member(index as u16));
         self.damaged.extend(member.filter(|member| *member != self.ours));
     }

@@ -19,7 +19,7 @@ pub(crate) enum Post {
 
 /// State of a member.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct MemberState {
     /// Number under which the engines know the process in this place.
     pub(super) id: Option<u16>,
     /// Ring for the messages of this member.

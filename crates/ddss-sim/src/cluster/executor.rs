@@ -53,7 +53,7 @@ impl Simulator {
                 if record.known_as != record.segment && self.faults.full_node == Some(node) =>
             {
                 let now = self.now(node);
-                self.nodes[node].engine.formatted(now, record.segment, false);
+                self.nodes[node].engine.on_formatted(now, record.segment, false);
             }
             Action::Format { record, header, .. } => {
                 here.format(record.at, &header);
@@ -64,7 +64,7 @@ impl Simulator {
                 self.segments.records.insert(record.segment, record);
                 self.record_permissions(node, &record);
                 let now = self.now(node);
-                self.nodes[node].engine.formatted(now, record.segment, true);
+                self.nodes[node].engine.on_formatted(now, record.segment, true);
             }
             Action::DeleteRecord { segment } => {
                 self.segments.records.remove(&segment);
@@ -78,11 +78,11 @@ impl Simulator {
                 here.relocate(from, record.at, bytes as usize);
                 self.segments.header_locations.insert(record.segment, (node, record.at));
                 let now = self.now(node);
-                self.nodes[node].engine.moved(now, record.segment, true);
+                self.nodes[node].engine.on_moved(now, record.segment, true);
             }
             Action::ZeroFill { at, bytes } => {
                 here.clear(at, bytes as usize);
-                for page in here.engine.cleared(at, bytes) {
+                for page in here.engine.on_cleared(at, bytes) {
                     here.clear(page, PAGE_BYTES);
                 }
             }
@@ -97,7 +97,7 @@ impl Simulator {
             }
             Action::ReadWord { at } => {
                 let word = here.word(at);
-                here.engine.word_read(word);
+                here.engine.on_word_read(word);
             }
             Action::SetLockHolder { at, holder } => here.mark(at, holder),
             Action::CopyOut(CopyOut { at, parts, client, into }) => {
@@ -168,12 +168,12 @@ impl Simulator {
                 let words = records.chunks(list.record_bytes() as usize).map(|record| record.as_chunks().0[1]);
                 let timestamp = words.map(u64::from_le_bytes).max().unwrap_or(0);
                 let now = self.now(node);
-                self.nodes[node].engine.timestamp_read(now, Timestamp(timestamp));
+                self.nodes[node].engine.on_timestamp_read(now, Timestamp(timestamp));
             }
             Action::ReadRecord { place, word } => {
                 let (state, timestamp) = here.record(place.header);
                 let word = word.map_or(0, |offset| here.word(place.data + offset));
-                here.engine.record_read(state, timestamp, word);
+                here.engine.on_record_read(state, timestamp, word);
             }
             Action::FindEntry { place, offset, description, change, source } => {
                 let (state, timestamp) = here.record(place.header);
@@ -183,7 +183,7 @@ impl Simulator {
                     |into: &mut [u8; BucketLayout::SEED_BYTES]| read(description + BucketLayout::SEED_AT as u64, into);
                 let found = change.search(&head, seed, |at, into| read(bucket + at as u64, into));
                 let now = self.now(node);
-                self.nodes[node].engine.entry_found(now, state, timestamp, found);
+                self.nodes[node].engine.on_entry_found(now, state, timestamp, found);
             }
             Action::CommitRecord { place, parts, source, version, timestamp } => {
                 let bytes = here.source(&source, parts.bytes());
@@ -255,7 +255,7 @@ impl Simulator {
                 let life = here.life;
                 let tail = table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
                 if self.network.life(node, usize::from(peer.0) - 1).is_none() {
-                    return self.nodes[node].engine.served_get_sent(hand);
+                    return self.nodes[node].engine.on_served_get_sent(hand);
                 }
                 self.send(node, peer, Some(Staged::Pool { at, from, bytes, hand, life }), &message, &tail);
             }
@@ -295,7 +295,7 @@ impl Simulator {
             self.report.entries_swept += keys.len() as u64;
             self.checks.maps.swept(bucket, (state >> 1) + 1, &keys);
         }
-        self.nodes[node].engine.garbage_found(now, id, search.as_ref());
+        self.nodes[node].engine.on_garbage_found(now, id, search.as_ref());
     }
 
     /// Gives a sweep the time of its next slice.
@@ -315,7 +315,7 @@ impl Simulator {
         let made = !self.random.one_in(40);
         self.nodes[node].undo_reserved += usize::from(made);
         let now = self.now(node);
-        self.nodes[node].engine.undo_reserved(now, segment, timestamp, made);
+        self.nodes[node].engine.on_undo_reserved(now, segment, timestamp, made);
         self.perform(node);
     }
 
@@ -334,7 +334,7 @@ impl Simulator {
         };
         if let Some((segment, made)) = ended {
             let now = self.now(node);
-            self.nodes[node].engine.large_committed(now, segment, made);
+            self.nodes[node].engine.on_large_committed(now, segment, made);
             self.perform(node);
         } else {
             // A gigabyte needs long: in the middle of the commit the segment is copied, or its home dies.
@@ -386,7 +386,7 @@ impl Simulator {
         match staged {
             Some(Staged::Pool { at, from: place, bytes, hand, life }) if self.nodes[from].life == life => {
                 let data = self.nodes[from].bytes(place, bytes as usize);
-                self.nodes[from].engine.served_get_sent(hand);
+                self.nodes[from].engine.on_served_get_sent(hand);
                 if alive {
                     self.place(from, to, at, &data);
                 }
@@ -399,7 +399,7 @@ impl Simulator {
                 return self.violation(format!("node {} wrote what node {} cannot read", from + 1, to + 1));
             };
             let now = self.now(to);
-            self.nodes[to].engine.message(now, NodeId(from as u16 + 1), clock, &message, tail);
+            self.nodes[to].engine.on_message(now, NodeId(from as u16 + 1), clock, &message, tail);
             self.perform(to);
         }
     }
@@ -506,7 +506,7 @@ impl Simulator {
 
     pub(crate) fn fetched(&mut self, node: usize, step: StepId, result: Result<(Header, u64), Failure>) {
         let now = self.now(node);
-        self.nodes[node].engine.fetched(now, step, result);
+        self.nodes[node].engine.on_fetched(now, step, result);
         self.perform(node);
     }
 

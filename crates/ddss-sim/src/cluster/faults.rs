@@ -76,7 +76,7 @@ impl Simulator {
                 }
             } else {
                 let now = self.now(node);
-                self.nodes[node].engine.peer_down(now, NodeId(peer as u16 + 1));
+                self.nodes[node].engine.on_peer_down(now, NodeId(peer as u16 + 1));
                 self.perform(node);
             }
         }

@@ -227,7 +227,7 @@ impl Simulator {
                 for (node, peer) in [(a, b), (b, a)] {
                     let clock = self.nodes[peer].engine.clock(self.now(peer));
                     let now = self.now(node);
-                    self.nodes[node].engine.peer_up(now, NodeId(peer as u16 + 1), clock);
+                    self.nodes[node].engine.on_peer_up(now, NodeId(peer as u16 + 1), clock);
                     self.perform(node);
                 }
             }
@@ -274,8 +274,8 @@ impl Simulator {
             match news {
                 Decision::RoleAssigned(assignment) => engine.assign_role(now, &assignment),
                 Decision::Gone(segment) => engine.remove_role(now, segment),
-                Decision::Dead(dead) => engine.node_dead(now, NodeId(dead as u16 + 1)),
-                Decision::Alive(alive) => engine.node_alive(NodeId(alive as u16 + 1)),
+                Decision::Dead(dead) => engine.on_node_dead(now, NodeId(dead as u16 + 1)),
+                Decision::Alive(alive) => engine.on_node_alive(NodeId(alive as u16 + 1)),
             }
             self.perform(node);
         }

@@ -51,7 +51,7 @@ pub struct Pump {
     listener: OwnedFd,
     /// A descriptor that is given up for a moment to refuse a program image, once the process may have no more.
     spare: Option<OwnedFd>,
-    entries: Vec<Entry>,
+    entries: Vec<LoopEntry>,
     free: Vec<usize>,
     timers: BTreeSet<(Instant, usize)>,
     again: Vec<usize>,
@@ -64,7 +64,7 @@ pub struct Pump {
 }
 
 #[derive(Debug)]
-enum Entry {
+enum LoopEntry {
     Free,
     Listener,
     /// A program image.
@@ -92,7 +92,7 @@ impl Pump {
             spare: Some(rustix::io::fcntl_dupfd_cloexec(&epoll, 0)?),
             epoll,
             listener,
-            entries: vec![Entry::Listener],
+            entries: vec![LoopEntry::Listener],
             free: Vec::new(),
             timers: BTreeSet::new(),
             again: Vec::new(),
@@ -158,16 +158,16 @@ impl Pump {
     fn handle(&mut self, token: u64, flags: EventFlags) {
         let index = (token >> SIDE_BITS) as usize;
         match self.entries.get_mut(index) {
-            Some(Entry::Listener) => self.accept(),
-            Some(Entry::Control(_)) => self.take_handovers(index),
-            Some(Entry::Connection { connection, .. }) => {
+            Some(LoopEntry::Listener) => self.accept(),
+            Some(LoopEntry::Control(_)) => self.take_handovers(index),
+            Some(LoopEntry::Connection { connection, .. }) => {
                 if token & FAR == 0 {
                     connection.note_local(flags);
                 }
                 self.advance(index);
             }
             // The event of an entry that has ended since.
-            Some(Entry::Free) | None => {}
+            Some(LoopEntry::Free) | None => {}
         }
     }
 
@@ -178,7 +178,7 @@ impl Pump {
             }
             let index = self.place();
             if self.watch(&control, index, 0, EventFlags::IN).is_ok() {
-                self.entries[index] = Entry::Control(control);
+                self.entries[index] = LoopEntry::Control(control);
                 self.controls += 1;
             } else {
                 self.free.push(index);
@@ -202,7 +202,7 @@ impl Pump {
     /// Takes connections of a program image, a bounded number so that others are served as well.
     fn take_handovers(&mut self, index: usize) {
         for _ in 0..PUMP_HANDOVERS_MAX {
-            let Some(Entry::Control(control)) = self.entries.get(index) else { return };
+            let Some(LoopEntry::Control(control)) = self.entries.get(index) else { return };
             match handover::receive(control) {
                 Ok(Some(handover)) if self.connections < self.connections_max => {
                     // A connection that cannot be carried is reset, by its close.
@@ -213,7 +213,7 @@ impl Pump {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    self.entries[index] = Entry::Free;
+                    self.entries[index] = LoopEntry::Free;
                     self.free.push(index);
                     self.controls -= 1;
                     return;
@@ -227,7 +227,7 @@ impl Pump {
         let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let far = connection.far().is_some_and(|far| self.watch(far, index, FAR, edges).is_ok());
         if far && self.watch(connection.local(), index, 0, edges).is_ok() {
-            self.entries[index] = Entry::Connection { connection: Box::new(connection), at: None };
+            self.entries[index] = LoopEntry::Connection { connection: Box::new(connection), at: None };
             self.connections += 1;
             self.advance(index);
         } else {
@@ -238,7 +238,7 @@ impl Pump {
 
     fn place(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::Free);
+            self.entries.push(LoopEntry::Free);
             self.entries.len() - 1
         })
     }
@@ -257,7 +257,7 @@ impl Pump {
     }
 
     fn advance(&mut self, index: usize) {
-        let Some(Entry::Connection { connection, at }) = self.entries.get_mut(index) else { return };
+        let Some(LoopEntry::Connection { connection, at }) = self.entries.get_mut(index) else { return };
         if let Some(at) = at.take() {
             self.timers.remove(&(at, index));
         }
@@ -274,7 +274,7 @@ impl Pump {
 
     fn watch_new_socket(&mut self, index: usize) {
         let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let Some(Entry::Connection { connection, .. }) = self.entries.get(index) else { return };
+        let Some(LoopEntry::Connection { connection, .. }) = self.entries.get(index) else { return };
         match connection.far().map(|far| self.watch(far, index, FAR, edges)) {
             Some(Ok(())) => self.again.push(index),
             _ => self.end(index, false),
@@ -282,7 +282,7 @@ impl Pump {
     }
 
     fn end(&mut self, index: usize, is_in_order: bool) {
-        if let Entry::Connection { connection, .. } = std::mem::replace(&mut self.entries[index], Entry::Free) {
+        if let LoopEntry::Connection { connection, .. } = std::mem::replace(&mut self.entries[index], LoopEntry::Free) {
             self.connections -= 1;
             self.free.push(index);
             connection.end(is_in_order);

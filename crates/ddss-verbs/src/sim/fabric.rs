@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::peer::{Context, Peer, Pending, Stage, draw_piece_bytes};
-use super::state::{Packet, SharedState, SimConfig, State};
+use super::state::{NetworkState, Packet, SharedState, SimConfig};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window};
 use crate::id::{PeerId, RegionId};
@@ -59,7 +59,7 @@ impl Sim {
         (peer.id == id && peer.stage != Stage::Closed).then_some(peer)
     }
 
-    fn add(&mut self, link: usize, end: usize, stage: Stage, net: &State) -> PeerId {
+    fn add(&mut self, link: usize, end: usize, stage: Stage, net: &NetworkState) -> PeerId {
         let id = PeerId { index: self.peers.len() as u32, generation: 1 };
         let deadline = Some(net.now + net.config.handshake_timeout);
         self.peers.push(Peer {
@@ -101,7 +101,7 @@ impl Peer {
         &mut self,
         work: &Work<'_>,
         id: u64,
-        net: &mut State,
+        net: &mut NetworkState,
         memory: &mut RegionTable,
     ) -> Result<(), PostErrorKind> {
         match *work {
@@ -154,7 +154,7 @@ impl Peer {
         tag: u64,
         remote: RemoteRange,
         kind: AtomicKind,
-        net: &mut State,
+        net: &mut NetworkState,
     ) -> Result<(), PostErrorKind> {
         if !remote.address.is_multiple_of(8) {
             return Err(PostErrorKind::Unaligned);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::state::{Packet, State};
+use super::state::{NetworkState, Packet};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::Rights;
 use crate::id::{PeerId, RegionId};
@@ -33,7 +33,7 @@ pub(super) struct Pending {
 
 /// State that a step may touch besides the connection.
 pub(super) struct Context<'a> {
-    pub(super) net: &'a mut State,
+    pub(super) net: &'a mut NetworkState,
     pub(super) memory: &'a mut RegionTable,
     pub(super) events: &'a mut Events,
 }
@@ -54,7 +54,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn send(&self, packet: Packet, net: &mut State) {
+    pub(super) fn send(&self, packet: Packet, net: &mut NetworkState) {
         net.send(self.link, 1 - self.end, packet);
     }
 
@@ -209,7 +209,7 @@ impl Peer {
 }
 
 /// Draws the length of a part of a transfer, in whole words.
-pub(super) fn draw_piece_bytes(bytes: u64, net: &mut State) -> u64 {
+pub(super) fn draw_piece_bytes(bytes: u64, net: &mut NetworkState) -> u64 {
     let words = net.random() % (bytes / 8).max(1) + 1;
     (words * 8).min(bytes)
 }

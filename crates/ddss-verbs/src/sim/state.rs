@@ -80,7 +80,7 @@ pub(super) struct ConnectRequest {
 
 /// Packets in flight, listeners and virtual time.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct NetworkState {
     pub(super) config: SimConfig,
     pub(super) now: Duration,
     random: SplitMix64,
@@ -94,20 +94,20 @@ pub(super) struct State {
 
 /// The network's state, shared by its nodes.
 #[derive(Clone, Debug)]
-pub(super) struct SharedState(Arc<Mutex<State>>);
+pub(super) struct SharedState(Arc<Mutex<NetworkState>>);
 
 impl SharedState {
     pub(super) fn new(config: SimConfig) -> Self {
         assert!(is_message_limit(config.message_bytes_max), "message_bytes_max of {}", config.message_bytes_max);
-        Self(Arc::new(Mutex::new(State::new(config))))
+        Self(Arc::new(Mutex::new(NetworkState::new(config))))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, NetworkState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl NetworkState {
     pub(super) fn new(config: SimConfig) -> Self {
         let random = SplitMix64::seed_from_u64(config.seed);
         Self {

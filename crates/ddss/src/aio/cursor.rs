@@ -21,7 +21,7 @@ type Boxed<'p, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'p>>;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let notes = client.aio()?.segment("notes").allocate(64).await?;
 /// notes.put(0, b"first line").await?;
@@ -103,7 +103,7 @@ impl Reader<'_> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let notes = client.aio()?.segment("notes").allocate(64).await?;
 /// let mut writer: ddss::aio::Writer<'_> = notes.writer(0, ddss::PutOptions::new());

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let stock: ddss::aio::Map<u64, u64> = client.aio()?.map("stock").allocate(100).await?;
 /// stock.put(&4711, &12).await?;

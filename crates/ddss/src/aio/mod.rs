@@ -5,7 +5,7 @@
 //!
 //! ```
 //! # let node = ddssd::EphemeralNode::start()?;
-//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! use ddss::aio;
 //!
@@ -34,7 +34,7 @@
 //!
 //! ```
 //! # let node = ddssd::EphemeralNode::start()?;
-//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+//! # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 //! # let segment = client.segment("scores").allocate(64)?;
 //! let for_tasks = ddss::aio::Segment::from(&segment);
 //! assert_eq!(ddss::Segment::from(&for_tasks).id(), segment.id());

@@ -21,7 +21,7 @@ use std::time::Duration;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// use ddss::{MapEvent, aio};
 /// let stock: aio::Map<u64, u64> = client.aio()?.map("stock").allocate(100).await?;

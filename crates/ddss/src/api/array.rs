@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let scores: ddss::Array<u64> = client.segment("scores").allocate(8 * 1000)?.array(0)?;
 /// scores.put_slice(7, &[42, 43])?;
 /// let mut some = [0; 5];

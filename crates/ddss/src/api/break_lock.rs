@@ -18,7 +18,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let door = client.segment("door").allocate(8)?;
     /// # let _held = door.lock()?;
     /// if let Some(holder) = door.stat()?.lock.holder {

@@ -29,7 +29,7 @@ use std::marker::PhantomData;
 /// }
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let load: Cell<Load> = client.segment("load").allocate(size_of::<Load>() as u64)?.cell(0)?;
 /// load.put(&Load { requests: 0, queued: 0 })?;
 /// load.update(|load| load.requests += 1)?;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let account = client.segment("account").allocate(64)?;
 /// let held = account.lock()?;
 /// let balance = held.get(0..8)?;
@@ -74,7 +74,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let account = client.segment("account").allocate(64)?;
     /// let held = account.try_lock()?.expect("nobody has it");
     /// assert!(account.try_lock()?.is_none());
@@ -176,7 +176,7 @@ impl<H> LockGuard<H> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let account = client.segment("account").allocate(64)?;
     /// let held = account.lock()?;
     /// held.renew()?;

@@ -70,7 +70,7 @@ impl Client {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # client.segment("scores/today").allocate(64)?;
     /// for segment in client.list("scores/") {
     ///     let segment = segment?;

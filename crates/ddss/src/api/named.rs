@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 ///     Ok((left.open()?, right.open()?))
 /// }
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # client.segment("left").allocate(64)?;
 /// # client.segment("right").allocate(64)?;
 /// let (left, right) = open_both(client.segment("left"), client.segment("right"))?;
@@ -57,7 +57,7 @@ impl Handle for Segment {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let made = client.segment("scores").open_or_allocate(64)?;
 /// let found = client.segment("scores").open()?;
 /// assert_eq!(made.id(), found.id());
@@ -146,7 +146,7 @@ impl<H: Handle> Named<'_, H> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let allocator = client.clone();
     /// let other = std::thread::spawn(move || allocator.segment("scores").allocate(64));
     /// let scores = client.segment("scores").wait()?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let scores = client.segment("scores").allocate(4096)?;
 /// let put = scores.put(16, &42u64.to_le_bytes())?;
 /// let mut bytes = [0; 8];
@@ -46,7 +46,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let spec = ddss::Spec::new(64).model(ddss::Model::Temporal(100_000));
     /// # let prices = client.segment("prices").allocate(spec)?;
     /// // The segment allows a copy of up to 100 ms; this once it has to be the newest value.
@@ -68,7 +68,7 @@ impl Segment {
     /// # use ddss::ErrorKind;
     /// # use std::time::Duration;
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let scores = client.segment("scores").allocate(64)?;
     /// let hasty = scores.with_timeout(Duration::from_millis(20));
     /// let nothing_new = hasty.wait_newer_than(hasty.get(0..8)?.version()).expect_err("nobody puts anything");

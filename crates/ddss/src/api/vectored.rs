@@ -28,7 +28,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let table = client.segment("table").allocate(3 * 4096)?;
     /// let (mut sum, mut here, mut next) = (0, [0; 4096], [0; 4096]);
     /// table.get_into(0, &mut here)?;
@@ -70,7 +70,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let table = client.segment("table").allocate(4096)?;
     /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
     /// assert_eq!(head.version(), tail.version());
@@ -91,7 +91,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let table = client.segment("table").allocate(4096)?;
     /// let (mut head, mut tail) = ([0; 8], [0; 96]);
     /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;

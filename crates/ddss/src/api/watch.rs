@@ -37,7 +37,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let scores = client.segment("scores").allocate(64)?;
     /// let mut versions = scores.watch();
     /// # let mut rounds = 0;

@@ -12,7 +12,7 @@ use ddss_core::Operation;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let counters = client.segment("counters").allocate(64)?;
 /// let ticket = counters.word(8).fetch_add(1)?.before;
 /// assert_eq!((ticket, counters.word(8).get()?.value), (0, 1));
@@ -60,7 +60,7 @@ impl<'a> Word<'a> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let segment = client.segment("peak").allocate(8)?;
     /// let peak = segment.word(0);
     /// assert_eq!(peak.fetch_max(7)?.before, 0);
@@ -76,7 +76,7 @@ impl<'a> Word<'a> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let segment = client.segment("stock").allocate(8)?;
     /// let stock = segment.word(0);
     /// stock.fetch_add(3)?;
@@ -97,7 +97,7 @@ impl<'a> Word<'a> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let segment = client.segment("leader").allocate(8)?;
     /// let won = segment.word(0).compare_and_swap(0, 17)?.before == 0;
     /// assert!(won);

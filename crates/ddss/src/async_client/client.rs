@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let client = client.aio()?;
 /// client.ping().await?;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// # client.segment("scores").allocate(64)?;
 /// # client.table::<[u8]>("stock").allocate(ddss::Spec::new(10).row_len(16))?;
 /// use ddss::{Atomic, Batch, Table};
@@ -55,7 +55,7 @@ pub(crate) struct BatchedCall {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Batch, Segment, Ticket};
 /// let mut batch = Batch::new();
 /// let names = (0..100).map(|number| format!("queue/{number}"));
@@ -76,7 +76,7 @@ pub struct Ticket<T> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let scores = client.segment("scores").allocate(64)?;
 /// let mut batch = ddss::Batch::new();
 /// batch.put(&scores, 0, b"hello")?;
@@ -176,7 +176,7 @@ impl Batch {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::{Batch, EntryOptions, Map};
     /// let stock: Map<u64, u64> = client.map("stock").allocate(100)?;
     /// stock.put(&4711, &12)?;

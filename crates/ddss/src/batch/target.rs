@@ -10,7 +10,7 @@ use crate::map::shape::MapShape;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Batch, Error, Stamp, Target, Ticket};
 /// fn clear(batch: &mut Batch, target: impl Target) -> Result<Ticket<Stamp>, Error> {
 ///     batch.put(target, 0, &[0; 64])
@@ -51,7 +51,7 @@ impl<T: Target + ?Sized> Target for &T {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Batch, Error, Map, MapTarget};
 /// fn remove_all(batch: &mut Batch, map: impl MapTarget<Key = u64>, keys: &[u64]) -> Result<(), Error> {
 ///     keys.iter().try_for_each(|key| batch.map_remove(&map, key).map(drop))

@@ -19,7 +19,7 @@ use std::ops::RangeBounds;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{GetOptions, PutOptions};
 /// use std::io::{BufRead, Write};
 /// let notes = client.segment("notes").allocate(64)?;
@@ -92,7 +92,7 @@ impl Seek for Reader<'_> {
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use std::io::Write;
 ///
 /// let notes = client.segment("notes").allocate(64)?;
@@ -138,7 +138,7 @@ impl Segment {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// # let mut file = std::io::sink();
     /// use ddss::GetOptions;
     /// let image = client.segment("image").allocate(3 << 20)?;

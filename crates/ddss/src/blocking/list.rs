@@ -9,7 +9,7 @@ use crate::segment_info::SegmentInfo;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let stock: ddss::Map<u64, u64> = client.map("stock").allocate(100)?;
 /// stock.put(&4711, &12)?;
 /// let entries: ddss::List<(u64, u64)> = stock.entries();

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Map, Spec};
 /// let ports: Map<str, u64> = client.map("ports").allocate(Spec::new(100).entry_len(16, 8))?;
 /// ports.put("http", &80)?;
@@ -126,7 +126,7 @@ pub enum Decoded<T> {
 /// }
 ///
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let points: ddss::Array<Point> = client.segment("points").allocate(1600)?.array(0)?;
 /// points.put(7, &Point { x: 1, y: 2 })?;
 /// assert_eq!((points.get(7)?.y, points.len()), (2, 100));

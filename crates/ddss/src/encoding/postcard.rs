@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 8;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Cell, Postcard};
 /// let user: Cell<Postcard<(String, Vec<u32>)>> = client.segment("user").allocate(1000)?.cell(0)?;
 /// user.put(&("guest".to_owned(), vec![1, 2, 3]))?;

@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<Error>() == 8, "results stay small");
 /// # let node = ddssd::EphemeralNode::start()?;
 /// use ddss::{Client, ConnectOptions};
 ///
-/// let client = Client::connect_with(ConnectOptions::new().directory(node.folder()))?;
+/// let client = Client::connect_with(ConnectOptions::new().directory(node.directory()))?;
 /// if let Err(error) = client.segment("frames").allocate(1 << 20) {
 ///     if let Some(reached) = error.limit() {
 ///         eprintln!("no more {}: {:?} are used", reached.limit, reached.used);
@@ -70,7 +70,7 @@ impl Error {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let account = client.segment("account").allocate(64)?;
     /// let held = account.lock()?;
     /// let error = account.lock_with(ddss::LockOptions::new().timeout(std::time::Duration::ZERO)).expect_err("it is held");
@@ -103,7 +103,7 @@ impl Error {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let account = client.segment("account").allocate(64)?;
     /// let seen = account.get(0..8)?;
     /// let other = account.put(0, b"first")?;

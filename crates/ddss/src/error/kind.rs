@@ -6,7 +6,7 @@ use ddss_core::Failure;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::ErrorKind;
 /// let error = client.segment("nothing").open().expect_err("there is no such name");
 /// assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -80,7 +80,7 @@ impl ErrorKind {
             Failure::AlreadyExists => Self::AlreadyExists,
             Failure::OutOfRange => Self::OutOfRange,
             Failure::PermissionDenied => Self::PermissionDenied,
-            Failure::Busy(_) | Failure::SegmentsFull | Failure::AudiencesFull | Failure::UploadsFull => {
+            Failure::Busy(_) | Failure::SegmentsFull | Failure::ReaderSetsFull | Failure::UploadsFull => {
                 Self::LimitReached
             }
             Failure::QuotaBytes | Failure::QuotaSegments => Self::OverQuota,

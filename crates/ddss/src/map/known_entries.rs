@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// ```
 /// use ddss::{Map, MapEvent};
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let stock: Map<[u8; 4], u64> = client.map("stock").allocate(100)?;
 /// let mut watch = stock.watch(b"nut");
 /// stock.put(b"nut7", &12)?;

@@ -213,9 +213,9 @@ impl SharedChannel {
         self.runs.check(bytes).map_err(NoCompletion::NeverFits)?;
         let at_once = if ticket.is_none() { self.take_room(priority, bytes) } else { None };
         let (id, run) = match at_once {
-            Some(backpressure) => backpressure,
+            Some(place) => place,
             None => match self.wait_for_room(ticket, (priority, bytes), deadline, waker) {
-                Ok(backpressure) => backpressure,
+                Ok(place) => place,
                 Err(ticket) => return Ok(StartedCall::Queued(ticket)),
             },
         };
@@ -267,7 +267,7 @@ impl SharedChannel {
         let ticket = match ticket {
             Some(ticket) => ticket,
             None => match self.take_room(priority, bytes) {
-                Some(backpressure) => return Ok(backpressure),
+                Some(place) => return Ok(place),
                 None => self.backpressure.enqueue(self, (priority, bytes), waker, deadline),
             },
         };

@@ -6,7 +6,7 @@ use crate::cpu_placement;
 use crate::start_error::StartError;
 use ddss_admin::storage::{MemoryLimit, shard_folder};
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
-use ddss_core::limits::{PAGE_BYTES, PLANES_MAX, SEGMENTS_PER_NODE_DEFAULT, WAITS_PER_CLIENT_DEFAULT};
+use ddss_core::limits::{PAGE_BYTES, SEGMENTS_PER_NODE_DEFAULT, SHARDS_MAX, WAITS_PER_CLIENT_DEFAULT};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -168,7 +168,7 @@ impl Config {
         if !good(self.node) {
             return Err(StartError::BadNode(self.node));
         }
-        if self.progress_threads == 0 || usize::from(self.progress_threads) > PLANES_MAX {
+        if self.progress_threads == 0 || usize::from(self.progress_threads) > SHARDS_MAX {
             return Err(StartError::ProgressThreads(self.progress_threads));
         }
         cpu_placement::check(&self.core, self.progress_threads)?;

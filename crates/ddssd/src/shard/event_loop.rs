@@ -320,7 +320,7 @@ impl EventLoop {
         match change {
             Some(LinkChange::Down(node)) => {
                 self.executor.recorder.count(Counter::ConnectionsLost);
-                self.executor.engine.peer_down(now, node);
+                self.executor.engine.on_peer_down(now, node);
             }
             None => return,
         }
@@ -337,9 +337,9 @@ impl EventLoop {
                 let now = self.executor.clock.now();
                 if again {
                     self.executor.recorder.count(Counter::ConnectionsLost);
-                    self.executor.engine.peer_down(now, node);
+                    self.executor.engine.on_peer_down(now, node);
                 }
-                self.executor.engine.peer_up(now, node, clock);
+                self.executor.engine.on_peer_up(now, node, clock);
                 self.execute_actions();
             }
             ReceivedMessage::None => {}
@@ -351,7 +351,7 @@ impl EventLoop {
             Ok((message, clock, tail)) => {
                 self.executor.refresh_time();
                 self.executor.recorder.count_message(&message);
-                self.executor.engine.message(self.executor.clock.now(), node, clock, &message, tail);
+                self.executor.engine.on_message(self.executor.clock.now(), node, clock, &message, tail);
                 self.execute_actions();
             }
             Err(_) => self.executor.links.close_for_violation(node),
@@ -367,13 +367,13 @@ impl EventLoop {
                 let Some(result) = executor.inflight_reads.complete_read(step, failure) else { return };
                 executor.recorder.count(Counter::RoundTrips);
                 let read = result.map(|()| executor.memory.scratch_header(step.index()));
-                executor.engine.fetched(executor.clock.now(), step, read);
+                executor.engine.on_fetched(executor.clock.now(), step, read);
             }
             Tag::StagedPut(step) => match failure {
-                Some(failure) => executor.engine.staged(step, Err(failure)),
+                Some(failure) => executor.engine.on_staged(step, Err(failure)),
                 None => return,
             },
-            Tag::ServedGet(served_get) => executor.engine.served_get_sent(served_get),
+            Tag::ServedGet(served_get) => executor.engine.on_served_get_sent(served_get),
             Tag::Send => return,
         }
         self.execute_actions();

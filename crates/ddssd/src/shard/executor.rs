@@ -175,7 +175,7 @@ impl ActionExecutor {
                 self.read_time();
                 let now = self.clock.now();
                 let search = self.copy_actions().find_garbage((at, layout, rows), (first, end), bytes_max, now);
-                self.engine.garbage_found(now, segment, search.as_ref());
+                self.engine.on_garbage_found(now, segment, search.as_ref());
             }
             Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),
             Action::Fill { at, source, parts } => self.copy_actions().fill_replica(at, source, &parts),
@@ -186,13 +186,13 @@ impl ActionExecutor {
             Action::WriteOut { buffer, client, into } => self.copy_actions().copy_from_buffer(buffer, client, into),
             Action::ReadWord { at } => {
                 let word = self.memory.load_word(at);
-                self.engine.word_read(word);
+                self.engine.on_word_read(word);
             }
             Action::SetLockHolder { at, holder } => self.memory.set_lock_holder(at, holder),
             Action::ReadRecord { place, word } => {
                 let (state, timestamp) = self.memory.record_header(place.header);
                 let word = word.map_or(0, |offset| self.memory.load_word(place.data + offset));
-                self.engine.record_read(state, timestamp, word);
+                self.engine.on_record_read(state, timestamp, word);
             }
             Action::FindEntry { place, offset, description, change, source } => {
                 let (state, timestamp) = self.memory.record_header(place.header);
@@ -201,14 +201,14 @@ impl ActionExecutor {
                     // The clock of this round may be older than the call.
                     self.read_time();
                 }
-                self.engine.entry_found(self.clock.now(), state, timestamp, found);
+                self.engine.on_entry_found(self.clock.now(), state, timestamp, found);
             }
             Action::CommitRecord { place, parts, source, version, timestamp } => {
                 self.copy_actions().commit_at(place, &parts, source, (version, timestamp));
             }
             Action::ReadTimestamp { client, range, list } => {
                 let timestamp = self.transfers().greatest_timestamp(client, range, list);
-                self.engine.timestamp_read(self.clock.now(), timestamp);
+                self.engine.on_timestamp_read(self.clock.now(), timestamp);
             }
             Action::Peer(action) => self.execute_by_fabric(action),
             Action::Control(action) => self.ask_control(action),
@@ -257,18 +257,18 @@ impl ActionExecutor {
             ControlAction::ClaimName { claim, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
                 if !self.send_control(ControlRequest::Claim { claim, name, within }) {
-                    self.engine.claimed(self.clock.now(), claim, Err(Failure::NodeDown));
+                    self.engine.on_claimed(self.clock.now(), claim, Err(Failure::NodeDown));
                 }
             }
             ControlAction::ReleaseName { claim, name } => {
                 if !self.send_control(ControlRequest::Disclaim { claim, name }) {
-                    self.engine.disclaimed(claim, Err(Failure::NodeDown));
+                    self.engine.on_disclaimed(claim, Err(Failure::NodeDown));
                 }
             }
             ControlAction::ConfirmName { step, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
                 if !self.send_control(ControlRequest::Confirm { step, name, within }) {
-                    self.engine.confirmed(step, Err(Failure::NodeDown));
+                    self.engine.on_confirmed(step, Err(Failure::NodeDown));
                 }
             }
         }

@@ -21,8 +21,8 @@ use crate::storage::state_dir;
 use crate::storage::state_dir::{StateDirError, StateDirLock};
 use crate::supervisor::Supervisor;
 use ddss_admin::Release;
-use ddss_admin::storage::{Entry, Head, Registry, file_folder, shard_folder};
-use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
+use ddss_admin::storage::{Head, Registry, RegistryEntry, file_folder, shard_folder};
+use ddss_core::limits::{CLIENTS_MAX, SHARDS_MAX};
 use ddss_core::status::DaemonState;
 use ddss_core::{Name, PeerHello, Shard};
 use ddss_engine::NameState;
@@ -306,7 +306,7 @@ impl RunningShard {
 /// Discards the shards of earlier daemons, whatever their number was. Refuses, and discards nothing, if a daemon uses
 /// the files: it may have created their folder after its start.
 pub(crate) fn discard_all(config: &Config) -> Result<(), StateDirError> {
-    let shards = || 0..PLANES_MAX as u8;
+    let shards = || 0..SHARDS_MAX as u8;
     let in_files = shards().map(|shard| file_folder(&config.state_folder, shard)).filter(|folder| folder.exists());
     // Locked until the folders are empty; each shard of this daemon locks its own again.
     let _locks = in_files.map(|folder| StateDirLock::lock_folder(&folder)).collect::<Result<Vec<_>, _>>()?;
@@ -337,9 +337,9 @@ pub(crate) fn check_shards(config: &Config) -> Result<(), PoolError> {
         folders.into_iter().filter(|folder| folder.join(Registry::FILE_NAME).exists())
     };
     // Check the format of every registry before any of them is opened.
-    (0..PLANES_MAX as u8).flat_map(registry_folders).try_for_each(|folder| segment_folder::check_registry(&folder))?;
+    (0..SHARDS_MAX as u8).flat_map(registry_folders).try_for_each(|folder| segment_folder::check_registry(&folder))?;
     let mut found: Vec<(u8, Option<Name>)> = Vec::new();
-    for shard in 0..PLANES_MAX as u8 {
+    for shard in 0..SHARDS_MAX as u8 {
         for folder in registry_folders(shard) {
             let path = folder.join(Registry::FILE_NAME);
             if Registry::head(&path).is_ok_and(|head| head == Head::Unclaimed) {
@@ -347,10 +347,10 @@ pub(crate) fn check_shards(config: &Config) -> Result<(), PoolError> {
             }
             let opened = Registry::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
             found.extend(opened.entries().filter_map(|entry| match entry {
-                Entry::Live(record) => Some((shard, Some(record.name))),
+                RegistryEntry::Live(record) => Some((shard, Some(record.name))),
                 // The name of a broken record is unknown: it stays in its shard, for recovery.
-                Entry::Broken => Some((shard, None)),
-                Entry::Free(_) => None,
+                RegistryEntry::Broken => Some((shard, None)),
+                RegistryEntry::Free(_) => None,
             }));
         }
     }
@@ -361,14 +361,14 @@ pub(crate) fn check_shards(config: &Config) -> Result<(), PoolError> {
         })
     };
     if !fits(config.progress_threads) {
-        let before = (1..=PLANES_MAX as u8).find(|&count| fits(count));
+        let before = (1..=SHARDS_MAX as u8).find(|&count| fits(count));
         let (path, segments) = (config.memory_folder.clone(), found.len());
-        return Err(PoolError::OtherShardCount { path, before: before.unwrap_or(PLANES_MAX as u8), segments });
+        return Err(PoolError::OtherShardCount { path, before: before.unwrap_or(SHARDS_MAX as u8), segments });
     }
     Ok(())
 }
 
 /// Discards the files of shards that no longer exist. [`check_shards`] has found no segment in them.
 pub(crate) fn discard_other_shards(config: &Config) {
-    (config.progress_threads..PLANES_MAX as u8).for_each(|shard| discard(config, shard));
+    (config.progress_threads..SHARDS_MAX as u8).for_each(|shard| discard(config, shard));
 }

@@ -9,7 +9,7 @@ use super::large_undo::{LargeCommit, LargeUndo};
 use super::pool_error::PoolError;
 use super::segment_folder::{LARGE_UNDO_NAME, UNDO_NAME, check_registry};
 use super::undo_log::UndoLog;
-use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
+use ddss_admin::storage::{Registry, RegistryEntry, Unusable, area_path};
 use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, PAGE_BYTES};
 use ddss_core::{
     Completion, Header, LockToken, NodeId, OWN_AREA, Range, Record, RecordPlace, SegmentId, Storage, Timestamp,
@@ -82,7 +82,7 @@ impl NodeMemory {
     }
 
     /// Returns the registry entries of all segments in memory and in files.
-    pub(crate) fn entries(&self) -> Vec<(Storage, Entry)> {
+    pub(crate) fn entries(&self) -> Vec<(Storage, RegistryEntry)> {
         let of = |storage| move |entry| (storage, entry);
         let files = self.files.as_ref().and_then(Files::registry);
         let in_files = files.into_iter().flat_map(Registry::entries).map(of(Storage::File));

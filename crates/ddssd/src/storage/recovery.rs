@@ -4,7 +4,7 @@
 
 use super::memory::NodeMemory;
 use crate::storage::pool_error::PoolError;
-use ddss_admin::storage::{Entry, area_path};
+use ddss_admin::storage::{RegistryEntry, area_path};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, VALUE_BYTES_MAX};
 use ddss_core::{
     Audience, Failure, Header, LockToken, OWN_AREA, Record, Storage, Timestamp, Version, area_of, offset_of,
@@ -38,7 +38,7 @@ pub(crate) fn restore(
     let mut taken: Vec<Vec<(u64, u64)>> = vec![Vec::new(); AREAS_MAX];
     for &(storage, entry) in &entries {
         match entry {
-            Entry::Live(record) => {
+            RegistryEntry::Live(record) => {
                 if record.spec.storage != storage {
                     return Err(broken(format!(
                         "{:?} has its record in the registry of another storage kind",
@@ -53,12 +53,12 @@ pub(crate) fn restore(
                 found.areas.insert(area_of(record.at), (record.permissions.audience(), storage));
             }
             // An index may have been used in memory and in files, one after the other.
-            Entry::Free(_) => {}
-            Entry::Broken => return Err(broken("its registry has an invalid record".to_owned())),
+            RegistryEntry::Free(_) => {}
+            RegistryEntry::Broken => return Err(broken("its registry has an invalid record".to_owned())),
         }
     }
     for &(_, entry) in &entries {
-        if let Entry::Free(last) = entry
+        if let RegistryEntry::Free(last) = entry
             && !live.contains(&last.index())
         {
             engine.restore_free(last);
@@ -77,10 +77,10 @@ pub(crate) fn restore(
 }
 
 /// Refuses a truncated file: opening it would restore its length, with zeroes in the place of data.
-fn check_lengths(memory: &NodeMemory, entries: &[(Storage, Entry)]) -> Result<(), PoolError> {
+fn check_lengths(memory: &NodeMemory, entries: &[(Storage, RegistryEntry)]) -> Result<(), PoolError> {
     let mut lengths = BTreeMap::new();
     for (storage, entry) in entries {
-        let Entry::Live(record) = entry else { continue };
+        let RegistryEntry::Live(record) = entry else { continue };
         let path = memory.area_file(area_of(record.at), *storage).0;
         let measure = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let found = *lengths.entry(path.clone()).or_insert_with_key(measure);

@@ -1,7 +1,7 @@
 //! The files of a folder with segments.
 
 use super::pool_error::PoolError;
-use ddss_admin::storage::{Entry, Head, Registry, area_path};
+use ddss_admin::storage::{Head, Registry, RegistryEntry, area_path};
 use ddss_core::limits::AREAS_MAX;
 use ddss_core::{Header, area_of, offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
@@ -41,7 +41,7 @@ pub(crate) fn check_registry(folder: &Path) -> Result<(), PoolError> {
 pub(crate) fn discard(folder: &Path) {
     if let Ok(registry) = Registry::open_existing(&folder.join(Registry::FILE_NAME)) {
         for entry in registry.entries() {
-            let Entry::Live(record) = entry else { continue };
+            let RegistryEntry::Live(record) = entry else { continue };
             let path = area_path(folder, area_of(record.at));
             let Ok(area) = SharedMemory::open_file(&path) else { continue };
             // A place outside of the area has no header.

@@ -1,6 +1,6 @@
 //! Checks of the cluster: what a death would cost now.
 
-use super::finding::{Finding, State, finding};
+use super::finding::{CheckResult, Finding, finding};
 use super::memory_file_systems::is_in_memory;
 use crate::arguments::DaemonOptions;
 use crate::commands::cluster;
@@ -17,7 +17,7 @@ pub(super) fn checks(options: &DaemonOptions) -> Vec<Finding> {
         Err(error) => {
             let advice =
                 "run it as the daemon's user or as root; if it is, the daemon's log says why it does not answer";
-            return vec![finding("cluster", State::Bad, ddss_admin::format_error_chain(&error), advice)];
+            return vec![finding("cluster", CheckResult::Bad, ddss_admin::format_error_chain(&error), advice)];
         }
     };
     let mut findings = vec![nodes(&seen), clock(&seen), copies(options)];
@@ -30,9 +30,9 @@ fn nodes(seen: &cluster::ClusterView) -> Finding {
     let dead = dead.collect::<Vec<_>>().join(", ");
     if !seen.majority {
         let advice = "start the daemons of the other voters: until then no segment can be allocated or released";
-        return finding("cluster", State::Bad, "no majority of the voters is reachable", advice);
+        return finding("cluster", CheckResult::Bad, "no majority of the voters is reachable", advice);
     }
-    let state = if dead.is_empty() { State::Good } else { State::Bad };
+    let state = if dead.is_empty() { CheckResult::Good } else { CheckResult::Bad };
     let found = match dead.as_str() {
         "" => seen.describe(),
         dead => format!("dead: node {dead}"),
@@ -45,7 +45,7 @@ fn clock(seen: &cluster::ClusterView) -> Finding {
     /// Longest harmless distance from the leader's clock, in microseconds.
     const AHEAD_US_MAX: u64 = 1_000_000;
     let micros = seen.clock_ahead_us;
-    let state = if micros.unsigned_abs() > AHEAD_US_MAX { State::Bad } else { State::Good };
+    let state = if micros.unsigned_abs() > AHEAD_US_MAX { CheckResult::Bad } else { CheckResult::Good };
     let way = if micros < 0 { "behind" } else { "ahead of" };
     let found = format!("{:.3} s {way} the leader's", micros.unsigned_abs() as f64 / 1e6);
     finding(
@@ -63,7 +63,12 @@ fn copies(options: &DaemonOptions) -> Finding {
         Ok(listed) => listed,
         Err(error) => {
             let found = ddss_admin::format_error_chain(&error);
-            return finding("replicas", State::Bad, found, "the segments of all nodes cannot be listed: run it again");
+            return finding(
+                "replicas",
+                CheckResult::Bad,
+                found,
+                "the segments of all nodes cannot be listed: run it again",
+            );
         }
     };
     let with_copies = listed.iter().filter(|listing| listing.copies > 1).count();
@@ -71,11 +76,11 @@ fn copies(options: &DaemonOptions) -> Finding {
     let names = listed.iter().filter(|listing| lacks(listing.replication)).map(|listing| listing.name.as_str());
     let names: Vec<&str> = names.collect();
     let Some(first) = names.first() else {
-        return finding("replicas", State::Good, format!("{with_copies} segments have a replica"), "");
+        return finding("replicas", CheckResult::Good, format!("{with_copies} segments have a replica"), "");
     };
     let found = format!("{} of {with_copies} segments have one copy now, such as {first}", names.len());
     let advice = format!("the death of their home would lose them: ddss stat {first} says why");
-    finding("replicas", State::Bad, found, &advice)
+    finding("replicas", CheckResult::Bad, found, &advice)
 }
 
 /// Checks that the cluster's decisions and this node's identity survive a reboot.
@@ -85,8 +90,8 @@ fn state_directory(options: &DaemonOptions) -> Option<Finding> {
     if !folder.join(ClusterKey::FILE_NAME).exists() {
         return None;
     }
-    let state = if is_in_memory(&folder)? { State::Bad } else { State::Good };
+    let state = if is_in_memory(&folder)? { CheckResult::Bad } else { CheckResult::Good };
     let advice = "it is gone after a reboot, and the node with it: choose a --state-dir on a disk";
-    let kind = if state == State::Bad { "in memory" } else { "on a disk" };
+    let kind = if state == CheckResult::Bad { "in memory" } else { "on a disk" };
     Some(finding("state directory", state, format!("{} is {kind}", folder.display()), advice))
 }

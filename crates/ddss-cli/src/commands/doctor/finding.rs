@@ -2,7 +2,7 @@
 
 /// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum CheckResult {
     Good,
     /// Works, but slower than possible.
     Poor,
@@ -10,24 +10,24 @@ pub(super) enum State {
     Bad,
 }
 
-impl State {
+impl CheckResult {
     pub(super) fn word(self) -> &'static str {
         match self {
-            State::Good => "good",
-            State::Poor => "poor",
-            State::Bad => "bad",
+            CheckResult::Good => "good",
+            CheckResult::Poor => "poor",
+            CheckResult::Bad => "bad",
         }
     }
 }
 
 pub(super) struct Finding {
     pub(super) check: &'static str,
-    pub(super) state: State,
+    pub(super) state: CheckResult,
     pub(super) found: String,
     pub(super) advice: String,
 }
 
-pub(super) fn finding(check: &'static str, state: State, found: impl Into<String>, advice: &str) -> Finding {
-    let advice = if state == State::Good { String::new() } else { advice.to_owned() };
+pub(super) fn finding(check: &'static str, state: CheckResult, found: impl Into<String>, advice: &str) -> Finding {
+    let advice = if state == CheckResult::Good { String::new() } else { advice.to_owned() };
     Finding { check, state, found: found.into(), advice }
 }

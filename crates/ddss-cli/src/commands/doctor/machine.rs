@@ -1,6 +1,6 @@
 //! The command `doctor`: checks this machine for a node and its clients, with advice for each problem.
 
-use super::finding::{Finding, State, finding};
+use super::finding::{CheckResult, Finding, finding};
 use super::memory_file_systems::is_in_memory;
 use crate::arguments::DaemonOptions;
 use crate::connect::connect;
@@ -33,18 +33,23 @@ fn daemon(options: &DaemonOptions) -> Finding {
     });
     match asked {
         Ok((node, strategy, micros)) => {
-            finding("daemon", State::Good, format!("{node} answers in {micros:.1} µs ({strategy})"), "")
+            finding("daemon", CheckResult::Good, format!("{node} answers in {micros:.1} µs ({strategy})"), "")
         }
         Err(error) => {
             let start = "start a daemon with `ddssd`, or name its folder with --dir";
-            finding("daemon", State::Bad, ddss_admin::format_error_chain(&error), next_step(&error).unwrap_or(start))
+            finding(
+                "daemon",
+                CheckResult::Bad,
+                ddss_admin::format_error_chain(&error),
+                next_step(&error).unwrap_or(start),
+            )
         }
     }
 }
 
 fn cores() -> Finding {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
-    let state = if count > 1 { State::Good } else { State::Poor };
+    let state = if count > 1 { CheckResult::Good } else { CheckResult::Poor };
     let advice =
         "with one core the progress thread and its clients share it: calls take microseconds instead of nanoseconds";
     finding("cores", state, format!("{count} for this process"), advice)
@@ -52,7 +57,7 @@ fn cores() -> Finding {
 
 fn limit(check: &'static str, resource: Resource, least: u64, advice: &str) -> Finding {
     let Rlimit { current, .. } = getrlimit(resource);
-    let state = if current.is_none_or(|current| current >= least) { State::Good } else { State::Poor };
+    let state = if current.is_none_or(|current| current >= least) { CheckResult::Good } else { CheckResult::Poor };
     let found = current.map_or_else(|| "no limit".to_owned(), |current| format!("at most {current} per process"));
     finding(check, state, found, advice)
 }
@@ -63,9 +68,9 @@ fn locked_memory() -> Finding {
     let found = current.map_or_else(|| "no limit".to_owned(), format_bytes);
     let is_enough = current.is_none_or(|current| current >= 64 << 20);
     if !is_enough && adapter_names().is_empty() {
-        return finding("locked memory", State::Good, format!("{found}: enough without RDMA adapters"), "");
+        return finding("locked memory", CheckResult::Good, format!("{found}: enough without RDMA adapters"), "");
     }
-    let state = if is_enough { State::Good } else { State::Poor };
+    let state = if is_enough { CheckResult::Good } else { CheckResult::Poor };
     let advice = "an RDMA adapter needs more: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit";
     finding("locked memory", state, found, advice)
 }
@@ -79,16 +84,16 @@ fn shared_memory(options: &DaemonOptions) -> Finding {
     let place = there.display();
     let Some((room, is_in_memory)) = found else {
         let advice = "mount -t tmpfs tmpfs /dev/shm, or name another --memory-dir";
-        return finding("shared memory", State::Bad, format!("cannot inspect {place}"), advice);
+        return finding("shared memory", CheckResult::Bad, format!("cannot inspect {place}"), advice);
     };
     let (free, total) = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize);
     let words = format!("{} of {} are free in {place}", format_bytes(free), format_bytes(total));
     if !is_in_memory {
         let advice =
             "this is a disk, to which puts are written back: choose a --memory-dir on a tmpfs, such as /dev/shm";
-        return finding("shared memory", State::Poor, words, advice);
+        return finding("shared memory", CheckResult::Poor, words, advice);
     }
-    let state = if free >= 256 << 20 { State::Good } else { State::Poor };
+    let state = if free >= 256 << 20 { CheckResult::Good } else { CheckResult::Poor };
     finding(
         "shared memory",
         state,
@@ -100,10 +105,10 @@ fn shared_memory(options: &DaemonOptions) -> Finding {
 /// Checks the memory limit of this control group. A daemon in another one has another limit.
 fn memory_limit() -> Finding {
     let Some(limit) = MemoryLimit::of_this_process() else {
-        return finding("memory limit", State::Good, "none for this control group", "");
+        return finding("memory limit", CheckResult::Good, "none for this control group", "");
     };
     let found = format!("{}: {} for segments", format_bytes(limit.bytes), format_bytes(limit.pool_bytes()));
-    let state = if limit.pool_bytes() >= Settings::POOL_BYTES { State::Good } else { State::Poor };
+    let state = if limit.pool_bytes() >= Settings::POOL_BYTES { CheckResult::Good } else { CheckResult::Poor };
     let advice = format!("raise it for a larger pool ({})", limit.path.display());
     finding("memory limit", state, found, &advice)
 }
@@ -112,9 +117,9 @@ fn queues() -> Vec<Finding> {
     let of = |name: &str| number(&format!("/proc/sys/kernel/{name}"));
     let (Some(queues), Some(bytes)) = (of("msgmni"), of("msgmnb")) else {
         let advice = "the strategies mq and rmq need them; rcq and auto do not";
-        return vec![finding("message queues", State::Poor, "this kernel has none", advice)];
+        return vec![finding("message queues", CheckResult::Poor, "this kernel has none", advice)];
     };
-    let state = |good| if good { State::Good } else { State::Poor };
+    let state = |good| if good { CheckResult::Good } else { CheckResult::Poor };
     vec![
         finding(
             "message queues",
@@ -138,7 +143,7 @@ fn page_faults() -> Finding {
         Ok(()) => format!("{way} works"),
         Err(error) => format!("{way} does not: {error}"),
     });
-    let state = if tried.iter().any(|(_, result)| result.is_ok()) { State::Good } else { State::Poor };
+    let state = if tried.iter().any(|(_, result)| result.is_ok()) { CheckResult::Good } else { CheckResult::Poor };
     let advice = "only programs that use shared pages without views need them: use views";
     finding("page faults", state, words.collect::<Vec<_>>().join("; "), advice)
 }
@@ -148,13 +153,13 @@ fn huge_pages() -> Finding {
     let Some(setting) = setting else {
         return finding(
             "huge pages",
-            State::Poor,
+            CheckResult::Poor,
             "this kernel has none for shared memory",
             "large segments cost more page faults",
         );
     };
     let chosen = setting.split_whitespace().find(|word| word.starts_with('[')).unwrap_or(&setting).to_owned();
-    let state = if chosen.contains("never") || chosen.contains("deny") { State::Poor } else { State::Good };
+    let state = if chosen.contains("never") || chosen.contains("deny") { CheckResult::Poor } else { CheckResult::Good };
     let advice = "for large segments: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled";
     finding("huge pages", state, format!("for shared memory: {}", chosen.trim_matches(['[', ']'])), advice)
 }
@@ -180,7 +185,7 @@ fn adapter_names() -> Vec<String> {
 fn adapters() -> Vec<Finding> {
     let names = adapter_names();
     if names.is_empty() {
-        return vec![finding("RDMA adapters", State::Good, "none: nodes talk iWARP in user space over TCP", "")];
+        return vec![finding("RDMA adapters", CheckResult::Good, "none: nodes talk iWARP in user space over TCP", "")];
     }
     let installed = has_rdma_core();
     names.iter().map(|name| adapter(name, installed)).collect()
@@ -196,16 +201,16 @@ fn adapter(name: &str, installed: bool) -> Finding {
     if !cfg!(feature = "rdma") {
         let advice =
             "not used: built without its feature rdma (cargo build --release --features rdma --bin ddssd --bin ddss)";
-        return finding("RDMA adapter", State::Poor, found, advice);
+        return finding("RDMA adapter", CheckResult::Poor, found, advice);
     }
     if !installed {
         let advice = "not used: rdma-core is not installed (libibverbs1, librdmacm1, ibverbs-providers)";
-        return finding("RDMA adapter", State::Poor, found, advice);
+        return finding("RDMA adapter", CheckResult::Poor, found, advice);
     }
     if !active {
-        return finding("RDMA adapter", State::Poor, found, "not used: the link of its first port is down");
+        return finding("RDMA adapter", CheckResult::Poor, found, "not used: the link of its first port is down");
     }
-    finding("RDMA adapter", State::Good, format!("{found}: used by a node that listens on its address"), "")
+    finding("RDMA adapter", CheckResult::Good, format!("{found}: used by a node that listens on its address"), "")
 }
 
 /// Checks whether the progress thread is pinned to a core.
@@ -213,8 +218,8 @@ fn pinning(options: &DaemonOptions) -> Option<Finding> {
     let page = crate::status_page::read(options).ok()?;
     let advice = "the thread migrates between cores: start ddssd with --core auto, or with a core number";
     Some(match page.status.daemon.core {
-        Some(core) => finding("progress thread", State::Good, format!("on core {core}"), ""),
-        None => finding("progress thread", State::Poor, "not pinned to a core", advice),
+        Some(core) => finding("progress thread", CheckResult::Good, format!("on core {core}"), ""),
+        None => finding("progress thread", CheckResult::Poor, "not pinned to a core", advice),
     })
 }
 
@@ -255,5 +260,9 @@ pub(crate) fn run(options: &DaemonOptions, json: bool) -> Result<(), CommandErro
     } else {
         print(&findings);
     }
-    if findings.iter().any(|finding| finding.state == State::Bad) { Err(CommandError::ChecksFailed) } else { Ok(()) }
+    if findings.iter().any(|finding| finding.state == CheckResult::Bad) {
+        Err(CommandError::ChecksFailed)
+    } else {
+        Ok(())
+    }
 }

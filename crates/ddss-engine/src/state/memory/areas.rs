@@ -101,7 +101,7 @@ impl Areas {
         if wanted > free.saturating_sub(reserved) {
             return Err(no_room(storage));
         }
-        let index = self.area(audience, storage).ok_or(Failure::AudiencesFull)?;
+        let index = self.area(audience, storage).ok_or(Failure::ReaderSetsFull)?;
         let offset = self.areas[index].blocks.take(bytes).ok_or(no_room(storage))?;
         self.pool(storage).free -= wanted;
         Ok(start_of(index) | offset)

@@ -27,12 +27,12 @@ pub(crate) enum Outcome {
 /// State that the thread of a member and its callers share.
 #[derive(Default)]
 pub(crate) struct Progress {
-    state: Mutex<State>,
+    state: Mutex<FlowState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct FlowState {
     /// Instances that have ended since the thread looked last.
     pub(crate) ends: Vec<InstanceEnd>,
     /// Processes that have joined, until the flow begins.
@@ -47,19 +47,19 @@ pub(crate) struct State {
 }
 
 impl Progress {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FlowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state, and wakes those who wait for it.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut FlowState) -> T) -> T {
         let changed = change(&mut self.lock());
         self.changed.notify_all();
         changed
     }
 
     /// Waits until the state is so. Returns false at the deadline.
-    pub(crate) fn wait(&self, deadline: Instant, is_so: impl Fn(&State) -> bool) -> bool {
+    pub(crate) fn wait(&self, deadline: Instant, is_so: impl Fn(&FlowState) -> bool) -> bool {
         let mut state = self.lock();
         loop {
             if is_so(&state) {
@@ -75,7 +75,7 @@ impl Progress {
     }
 
     /// Returns a part of the state.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&FlowState) -> T) -> T {
         read(&self.lock())
     }
 }

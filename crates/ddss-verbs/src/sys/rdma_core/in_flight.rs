@@ -41,7 +41,7 @@ pub(crate) struct FinishedWork {
     pub(crate) result: Result<(), FailureCause>,
 }
 
-struct Entry<H> {
+struct PendingWork<H> {
     kind: Kind,
     token: u64,
     open: bool,
@@ -51,7 +51,7 @@ struct Entry<H> {
 
 /// Operations in flight on one queue pair.
 pub(super) struct InFlight<H> {
-    entries: VecDeque<Entry<H>>,
+    entries: VecDeque<PendingWork<H>>,
     /// Number of the first entry.
     first: u64,
     /// Operations complete in the order of posting.
@@ -73,7 +73,7 @@ impl<H> InFlight<H> {
     }
 
     pub(super) fn push(&mut self, kind: Kind, token: u64, held: Option<H>) {
-        self.entries.push_back(Entry { kind, token, open: true, _held: held });
+        self.entries.push_back(PendingWork { kind, token, open: true, _held: held });
     }
 
     /// Completes an operation by its number. A number that is not in flight has no effect.

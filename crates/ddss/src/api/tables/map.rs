@@ -85,7 +85,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::{EntryOptions, ErrorKind, Map};
     /// use std::time::Duration;
     /// let sessions: Map<u64, u64> = client.map("sessions").allocate(1000)?;
@@ -118,7 +118,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let stock: ddss::Map<u64, u64> = client.map("stock").allocate(1000)?;
     /// for written in stock.put_many(&[(&1, &10), (&2, &20)]) {
     ///     assert!(written?.is_new);
@@ -141,7 +141,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let owners: ddss::Map<u64, u64> = client.map("owners").allocate(1000)?;
     /// let (owner, is_mine) = owners.get_or_put(&4711, &1)?;
     /// assert_eq!((owner.value, is_mine), (1, true));
@@ -171,7 +171,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::{Map, Update};
     /// let visits: Map<u64, u64> = client.map("visits").allocate(1000)?;
     /// let count = || visits.update(&4711, |old| Update::Put(old.map_or(1, |old| old.value + 1)));
@@ -226,7 +226,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use std::time::Duration;
     /// const IDLE: Duration = Duration::from_secs(600);
     /// let sessions: ddss::Map<u64, u64> = client.map("sessions").allocate(1000)?;
@@ -249,7 +249,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let stock: ddss::Map<u64, u64> = client.map("stock").allocate(1000)?;
     /// stock.put(&4711, &12)?;
     /// for entry in stock.entries() {
@@ -273,7 +273,7 @@ impl<K: Encoding + ?Sized, V: Encoding + ?Sized> Map<K, V> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::{Map, MapEvent};
     /// let rooms: Map<[u8; 8], u64> = client.map("rooms").allocate(100)?;
     /// rooms.put(b"floor1/a", &20)?;

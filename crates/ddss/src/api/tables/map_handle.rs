@@ -24,7 +24,7 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{Map, Update};
 /// let stock: Map<u64, [u32; 2]> = client.map("stock").allocate(1000)?;
 /// assert!(stock.put(&4711, &[10, 0])?.is_new);

@@ -18,7 +18,7 @@ use std::time::Duration;
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// use ddss::{PutOptions, Spec, Table};
 ///
 /// let accounts: Table = client.table("accounts").allocate(Spec::new(1000).row_len(32))?;
@@ -139,7 +139,7 @@ impl<T: ?Sized> Row<'_, T> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::{Spec, Table, Version};
     /// let orders: Table = client.table("orders").allocate(Spec::new(100).row_len(64))?;
     /// let put = orders.row(7).put(b"new")?;
@@ -159,7 +159,7 @@ impl<T: ?Sized> Row<'_, T> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let orders: ddss::Table = client.table("orders").allocate(ddss::Spec::new(100).row_len(64))?;
     /// let mut versions = orders.row(7).watch();
     /// assert_eq!(versions.next().transpose()?.map(|stamp| stamp.version.0), Some(0));
@@ -187,7 +187,7 @@ impl<T: Encoding + ?Sized> Row<'_, T> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// let accounts: ddss::Table = client.table("accounts").allocate(ddss::Spec::new(1000).row_len(16))?;
     /// let held = accounts.row(7).lock()?;
     /// let balance = held.get()?;

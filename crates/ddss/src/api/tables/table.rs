@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 /// ```
 /// use ddss::{ErrorKind, Spec, Table};
 /// # let node = ddssd::EphemeralNode::start()?;
-/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+/// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
 /// let sessions: Table = client.table("sessions").allocate(Spec::new(1000).row_len(64))?;
 /// let seen = sessions.row(7).put(b"alice")?;
 /// sessions.row(8).put(b"bob")?;
@@ -116,7 +116,7 @@ impl<T: ?Sized> Table<T> {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.folder()))?;
+    /// # let client = ddss::Client::connect_with(ddss::ConnectOptions::new().directory(node.directory()))?;
     /// use ddss::{RowEvent, Table};
     /// let stock: Table<u64> = client.table("stock").allocate(100)?;
     /// let mut watch = stock.watch();

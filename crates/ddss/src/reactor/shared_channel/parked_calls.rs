@@ -27,7 +27,7 @@ pub(super) enum ParkedStatus {
     Late,
 }
 
-enum State {
+enum CallState {
     Waiting(Option<Waker>),
     Ended(Entry),
     Late,
@@ -38,7 +38,7 @@ struct ParkedCall {
     deadline: Instant,
     segment: SegmentId,
     is_lock: bool,
-    state: State,
+    state: CallState,
 }
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl ParkedCalls {
     /// Adds a wait that the daemon has parked.
     pub(super) fn insert(&self, id: u64, deadline: Instant, segment: SegmentId, is_lock: bool) {
         let mut inside = self.inside();
-        inside.calls.insert(id, ParkedCall { deadline, segment, is_lock, state: State::Waiting(None) });
+        inside.calls.insert(id, ParkedCall { deadline, segment, is_lock, state: CallState::Waiting(None) });
         inside.deadlines.insert((deadline, id));
         self.owed.fetch_add(1, Ordering::Relaxed);
     }
@@ -88,21 +88,21 @@ impl ParkedCalls {
         let mut inside = self.inside();
         let Some(call) = inside.calls.get_mut(&id) else { return ParkedStatus::Late };
         let status = match &mut call.state {
-            State::Waiting(registered) => {
+            CallState::Waiting(registered) => {
                 match registered {
                     Some(registered) => registered.clone_from(waker),
                     None => *registered = Some(waker.clone()),
                 }
                 return ParkedStatus::Waiting;
             }
-            State::Ended(entry) => ParkedStatus::Ended(*entry),
-            State::Late => {
+            CallState::Ended(entry) => ParkedStatus::Ended(*entry),
+            CallState::Late => {
                 // The daemon may still complete it.
-                call.state = State::Abandoned;
+                call.state = CallState::Abandoned;
                 inside.cancels.insert(id);
                 return ParkedStatus::Late;
             }
-            State::Abandoned => return ParkedStatus::Late,
+            CallState::Abandoned => return ParkedStatus::Late,
         };
         inside.calls.remove(&id);
         status
@@ -113,16 +113,16 @@ impl ParkedCalls {
         let mut inside = self.inside();
         let call = inside.calls.get_mut(&id)?;
         let (deadline, mut granted, mut woken) = (call.deadline, None, None);
-        match std::mem::replace(&mut call.state, State::Ended(*entry)) {
-            State::Waiting(waker) => woken = waker,
-            State::Late => {}
-            State::Abandoned => {
+        match std::mem::replace(&mut call.state, CallState::Ended(*entry)) {
+            CallState::Waiting(waker) => woken = waker,
+            CallState::Late => {}
+            CallState::Abandoned => {
                 granted = call.granted(entry);
                 inside.calls.remove(&id);
                 inside.cancels.remove(&id);
             }
-            State::Ended(first) => {
-                call.state = State::Ended(first);
+            CallState::Ended(first) => {
+                call.state = CallState::Ended(first);
                 return None;
             }
         }
@@ -137,12 +137,12 @@ impl ParkedCalls {
     pub(super) fn abandon(&self, id: u64) -> Option<Granted> {
         let mut inside = self.inside();
         let call = inside.calls.get_mut(&id)?;
-        if let State::Ended(entry) = call.state {
+        if let CallState::Ended(entry) = call.state {
             let granted = call.granted(&entry);
             inside.calls.remove(&id);
             return granted;
         }
-        call.state = State::Abandoned;
+        call.state = CallState::Abandoned;
         inside.cancels.insert(id);
         None
     }
@@ -166,15 +166,15 @@ impl ParkedCalls {
             }
             inside.deadlines.pop_first();
             if let Some(call) = inside.calls.get_mut(&id)
-                && let State::Waiting(waker) = &mut call.state
+                && let CallState::Waiting(waker) = &mut call.state
             {
                 woken.extend(waker.take());
-                call.state = State::Late;
+                call.state = CallState::Late;
             }
         }
         if gone {
             // The daemon dropped the locks and waits together with this client's connection.
-            inside.calls.retain(|_, call| !matches!(call.state, State::Abandoned));
+            inside.calls.retain(|_, call| !matches!(call.state, CallState::Abandoned));
             inside.cancels.clear();
             self.owed.store(0, Ordering::Relaxed);
         }
@@ -186,7 +186,7 @@ impl ParkedCalls {
     /// Returns true while a lock may be granted to a dropped future.
     pub(super) fn has_abandoned_locks(&self) -> bool {
         self.owed() > 0
-            && self.inside().calls.values().any(|call| call.is_lock && matches!(call.state, State::Abandoned))
+            && self.inside().calls.values().any(|call| call.is_lock && matches!(call.state, CallState::Abandoned))
     }
 }
 

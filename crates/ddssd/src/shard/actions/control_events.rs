@@ -26,9 +26,9 @@ impl ControlEvents<'_> {
             ControlEvent::Members(members) => self.set_members(&members),
             ControlEvent::Dead(node) => {
                 self.links.close_connection(node);
-                self.engine.node_dead(self.clock.now(), node);
+                self.engine.on_node_dead(self.clock.now(), node);
             }
-            ControlEvent::Alive(node) => self.engine.node_alive(node),
+            ControlEvent::Alive(node) => self.engine.on_node_alive(node),
             ControlEvent::Removed(node) => self.links.mark_removed(node),
             ControlEvent::RoleAssigned(assignment) => self.engine.assign_role(self.clock.now(), &assignment),
             ControlEvent::RoleReleased(segment) => self.engine.remove_role(self.clock.now(), segment),
@@ -36,10 +36,10 @@ impl ControlEvents<'_> {
             ControlEvent::Lease { until } => {
                 self.engine.lease(self.clock.now(), self.clock.steady_us(until));
             }
-            ControlEvent::Claimed { claim, result } => self.engine.claimed(self.clock.now(), claim, result),
-            ControlEvent::Disclaimed { claim, result } => self.engine.disclaimed(claim, result),
+            ControlEvent::Claimed { claim, result } => self.engine.on_claimed(self.clock.now(), claim, result),
+            ControlEvent::Disclaimed { claim, result } => self.engine.on_disclaimed(claim, result),
             ControlEvent::Majority(has_majority) => self.engine.set_majority(has_majority),
-            ControlEvent::Confirmed { step, result } => self.engine.confirmed(step, result),
+            ControlEvent::Confirmed { step, result } => self.engine.on_confirmed(step, result),
         }
     }
 

@@ -64,7 +64,7 @@ impl Transfers<'_> {
         target: FetchTarget,
     ) {
         let (Some(reads), Some((region, from))) = (self.reads_of(node, step, window), self.destination(target)) else {
-            return self.engine.refused(step, Failure::NodeDown);
+            return self.engine.on_refused(step, Failure::NodeDown);
         };
         let mut to = from;
         let read = |region, offset, bytes, address| reads.read(region, offset, bytes, line + address);
@@ -94,7 +94,7 @@ impl Transfers<'_> {
         target: FetchTarget,
     ) {
         let (Some(reads), Some((region, from))) = (self.reads_of(node, step, window), self.destination(target)) else {
-            return self.engine.refused(step, Failure::NodeDown);
+            return self.engine.on_refused(step, Failure::NodeDown);
         };
         let (scratch, line) = (self.scratch_region, NodeMemory::scratch_line(step.index()));
         let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 3 }>::new();
@@ -116,12 +116,12 @@ impl Transfers<'_> {
     pub(crate) fn post_rows_get(&mut self, node: NodeId, step: StepId, window: RemoteWindow, rows: &RowsToRead) {
         let RowsToRead { layout, rows, client, range, list } = *rows;
         let (Some(reads), Some(arena)) = (self.reads_of(node, step, window), self.arenas.of(client)) else {
-            return self.engine.refused(step, Failure::NodeDown);
+            return self.engine.on_refused(step, Failure::NodeDown);
         };
         let record_bytes = u64::from(list.record_bytes());
         // All nodes of a cluster have the same fabric.
         if record_bytes > self.links.fabric().capabilities().snapshot_bytes {
-            return self.engine.refused(step, Failure::Unsupported);
+            return self.engine.on_refused(step, Failure::Unsupported);
         }
         let mut batch = ArrayVec::<Work<'_>, { ROWS_MAX + 1 }>::new();
         for index in 0..list.rows() {
@@ -129,7 +129,7 @@ impl Transfers<'_> {
             let number = range.offset() as usize + index * RowList::NUMBER_BYTES;
             let row = u64::from_le(arena.memory.load(number, Ordering::Relaxed).expect(CHECKED));
             if row >= rows {
-                return self.engine.refused(step, Failure::OutOfRange);
+                return self.engine.on_refused(step, Failure::OutOfRange);
             }
             let to = range.offset() + list.record_at(index) as u64;
             batch.push(reads.read(arena.region, to, record_bytes, layout.record(row).header));
@@ -154,7 +154,7 @@ impl Transfers<'_> {
         self.recorder.count_reads(batch.len(), bytes);
         match self.links.fabric_mut().post(batch) {
             Ok(()) => self.inflight_reads.begin(step, batch.len() as u16, None),
-            Err(error) if error.index == 0 => self.engine.refused(step, failure_from_post(error.kind)),
+            Err(error) if error.index == 0 => self.engine.on_refused(step, failure_from_post(error.kind)),
             Err(error) => self.inflight_reads.begin(step, error.index as u16, Some(failure_from_post(error.kind))),
         }
     }

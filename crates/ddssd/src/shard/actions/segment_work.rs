@@ -49,7 +49,7 @@ impl SegmentWork<'_> {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
         }
         self.recorder.add(Counter::SegmentsMade, made.is_ok().into());
-        self.engine.formatted(self.now, record.segment, made.is_ok());
+        self.engine.on_formatted(self.now, record.segment, made.is_ok());
     }
 
     pub(crate) fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
@@ -67,7 +67,7 @@ impl SegmentWork<'_> {
         if let Err(error) = &moved {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment into");
         }
-        self.engine.moved(self.now, record.segment, moved.is_ok());
+        self.engine.on_moved(self.now, record.segment, moved.is_ok());
     }
 
     pub(crate) fn clear(&mut self, at: u64, bytes: u64) {
@@ -81,7 +81,7 @@ impl SegmentWork<'_> {
     pub(crate) fn finish_clear(&mut self, at: u64, bytes: u64, ended: Result<(), MemoryError>) {
         match ended {
             Ok(()) => {
-                for page in self.engine.cleared(at, bytes) {
+                for page in self.engine.on_cleared(at, bytes) {
                     if let Err(error) = self.memory.clear(page, PAGE_BYTES as u64) {
                         let error = format_with_cause(&error);
                         tracing::error!(page, error, "cannot give a page back: it stays with the daemon");
@@ -108,10 +108,10 @@ impl SegmentWork<'_> {
             }
             BackgroundTask::Clear { at, bytes } => self.finish_clear(at, bytes, ended),
             BackgroundTask::Commit { segment, .. } => {
-                self.engine.large_committed(self.now, segment, has_memory(segment, ended));
+                self.engine.on_large_committed(self.now, segment, has_memory(segment, ended));
             }
             BackgroundTask::ReserveUndo { segment, timestamp, .. } => {
-                self.engine.undo_reserved(self.now, segment, timestamp, has_memory(segment, ended));
+                self.engine.on_undo_reserved(self.now, segment, timestamp, has_memory(segment, ended));
             }
             BackgroundTask::Sweep { segment } => self.engine.sweep_slice(self.now, segment),
             BackgroundTask::ClearUndo { .. } => {

@@ -37,7 +37,7 @@ impl Transfers<'_> {
         table: Option<BufferId>,
     ) {
         let (Some((peer, staging)), Some(arena)) = (self.links.connection_to(node), self.arenas.of(client)) else {
-            return self.engine.refused(step, Failure::NodeDown);
+            return self.engine.on_refused(step, Failure::NodeDown);
         };
         let write = Work::Write {
             peer,
@@ -51,7 +51,7 @@ impl Transfers<'_> {
                 let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
                 self.links.send(node, &message.encode(self.engine.clock(self.now), tail));
             }
-            Err(error) => self.engine.refused(step, failure_from_post(error.kind)),
+            Err(error) => self.engine.on_refused(step, failure_from_post(error.kind)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Transfers<'_> {
         let (Some((peer, staging)), Some((region, offset))) =
             (self.links.connection_to(node), self.areas.region_at(from.0))
         else {
-            return self.engine.served_get_sent(served_get);
+            return self.engine.on_served_get_sent(served_get);
         };
         let write = Work::Write {
             peer,
@@ -83,7 +83,7 @@ impl Transfers<'_> {
                 let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
                 self.links.send(node, &message.encode(self.engine.clock(self.now), tail));
             }
-            Err(_) => self.engine.served_get_failed(node, served_get, message),
+            Err(_) => self.engine.on_served_get_failed(node, served_get, message),
         }
     }
 
@@ -142,7 +142,7 @@ impl Transfers<'_> {
 /// Maps a refused post to the failure that the client sees.
 pub(crate) fn failure_from_post(kind: PostErrorKind) -> Failure {
     match kind {
-        PostErrorKind::Busy => Failure::Busy(Limit::Posts),
+        PostErrorKind::Busy => Failure::Busy(Limit::PostedOperations),
         PostErrorKind::NotLocked => Failure::Busy(Limit::LockedMemory),
         PostErrorKind::UnknownPeer | PostErrorKind::NotConnected => Failure::NodeDown,
         _ => Failure::OutOfRange,
