@@ -34,17 +34,18 @@ pub(super) enum ClientCall {
     Null,
     Get(usize),
     Put(usize),
-    /// A get that reads the segment in place, without the service.
-    LocalGet(usize),
-    LocalRowGet(usize),
+    /// A get of a word that reads the segment in place, without the service.
+    LocalGet,
+    /// The same, of a row of a table.
+    LocalRowGet,
 }
 
 impl ClientCall {
     /// Returns the segment as the service describes it.
     fn segment(self) -> OpenedSegment {
         let (at, row_bytes) = match self {
-            ClientCall::LocalGet(_) => (Some(start_of(AREA)), 0),
-            ClientCall::LocalRowGet(_) => (Some(start_of(AREA)), ROW_BYTES),
+            ClientCall::LocalGet => (Some(start_of(AREA)), 0),
+            ClientCall::LocalRowGet => (Some(start_of(AREA)), ROW_BYTES),
             ClientCall::Null | ClientCall::Get(_) | ClientCall::Put(_) => (None, 0),
         };
         OpenedSegment { segment: SEGMENT, bytes: BYTES as u64, at, model: Model::Write, row_bytes }
@@ -103,12 +104,18 @@ impl Caller {
         for _ in 0..rounds {
             match black_box(call) {
                 ClientCall::Null => self.client.ping().expect("the service answers"),
-                ClientCall::Get(bytes) | ClientCall::LocalGet(bytes) => {
+                ClientCall::Get(bytes) => {
                     self.segment.get_into(0, &mut self.bytes[..bytes]).expect("the service answers");
                 }
-                ClientCall::LocalRowGet(bytes) => {
-                    let table = self.table.as_ref().expect("the service described a table");
-                    table.row(1).get_into(0, &mut self.bytes[..bytes]).expect("the row is there");
+                ClientCall::LocalGet => {
+                    let mut word = [0; 8];
+                    self.segment.get_into(0, &mut word).expect("it can be read in place");
+                    black_box(word);
+                }
+                ClientCall::LocalRowGet => {
+                    let (mut word, table) = ([0; 8], self.table.as_ref().expect("the service described a table"));
+                    table.row(1).get_into(0, &mut word).expect("it can be read in place");
+                    black_box(word);
                 }
                 ClientCall::Put(bytes) => {
                     self.segment.put(0, &self.bytes[..bytes]).expect("the service answers");

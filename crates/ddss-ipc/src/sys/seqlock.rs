@@ -85,7 +85,7 @@ impl Seqlock {
     /// Copies payload bytes out. Returns false, and copies nothing, if the range exceeds the payload. Concurrent writes
     /// of the other side may be torn in the copy. Ranges of up to one cache line, with offset and length multiples of
     /// eight, are read word by word, each word whole.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> bool {
         let bytes = into.len();
         if bytes > self.bytes || offset > self.bytes - bytes {

@@ -113,7 +113,14 @@ impl Lister<'_> {
                 }
             }
             "enum" => self.each(&inner["variants"], |lister, variant| lister.variant(variant, path)),
-            "trait" => self.each(&inner["items"], |lister, part| lister.part(part, path)),
+            "trait" => {
+                self.each(&inner["items"], |lister, part| lister.part(part, path));
+                // Those for foreign types, and for all types with some bound, belong to no item of this crate.
+                self.each(&inner["implementations"], |lister, block| {
+                    let block = &block["inner"]["impl"];
+                    lister.implementation(block, &lister.renderer.ty(&block["for"]));
+                });
+            }
             _ => {}
         }
         self.each(&inner["impls"], |lister, block| lister.implementation(&block["inner"]["impl"], path));
@@ -208,6 +215,9 @@ mod tests {
         impl<T: Clone> Iterator for Handle<'_, T> { type Item = T; fn next(&mut self) -> Option<T> { None } }
         pub fn leak() -> Option<inner::Hidden> { None }
         pub trait Call: Send { const COST: u8; fn call(&self, f: &dyn Fn(u8) -> bool) -> [u8; 2]; }
+        pub trait Encoding { type Output; }
+        impl Encoding for str { type Output = String; }
+        impl<T: Copy> Encoding for [T] { type Output = Vec<T>; }
     ";
 
     fn rustdoc(folder: &Path, name: &str, source: &str, more: &[&str]) -> CrateDocs {
@@ -251,6 +261,9 @@ mod tests {
             "pub fn outer::leak() -> core::option::Option<inner::Hidden>",
             "pub trait outer::Call: core::marker::Send",
             "pub const outer::Call::COST: u8",
+            "impl outer::Encoding for str",
+            "type <str as outer::Encoding>::Output = alloc::string::String",
+            "impl<T: core::marker::Copy> outer::Encoding for [T]",
             "pub fn outer::Call::call(&self, f: &dyn core::ops::function::Fn(u8) -> bool) -> [u8; 2]",
         ] {
             assert!(api.lines.contains(line), "{line} is missing in\n{:#?}", api.lines);

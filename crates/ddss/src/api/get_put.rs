@@ -69,7 +69,7 @@ impl Segment {
     }
 
     /// Reads `into.len()` bytes atomically.
-    #[inline]
+    #[inline(always)]
     pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         match self.get_in_place(offset, into).await {
             Some(stamp) => Ok(stamp),
@@ -88,7 +88,7 @@ impl Segment {
     }
 
     /// Reads in place; `None` if the daemon has to serve the get.
-    #[inline]
+    #[inline(always)]
     async fn get_in_place(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         let stamp = self.location().read_locally(offset, into)?;
         self.spend_budget(1, into.len()).await;

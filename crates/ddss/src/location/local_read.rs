@@ -98,20 +98,28 @@ impl MappedSegment {
         }
     }
 
-    /// Reads a range. `None`: the daemon has to serve the get, which also reports an invalid range.
-    #[inline]
+    /// Reads a range. `None`: the daemon has to serve the get, which also reports an invalid range. Inlined into the caller, which
+    /// mostly knows how many bytes it reads: a word of a plain segment is then one load between two looks at its state.
+    #[inline(always)]
     pub(crate) fn get(&self, rules: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let minds_holders = rules == LocalReadRules::Unlocked;
+        if minds_holders || rules == LocalReadRules::Whole {
+            return self.get_whole(minds_holders, offset, into);
+        }
+        self.get_otherwise(rules, offset, into)
+    }
+
+    /// Reads a range that is not one version of a plain segment.
+    #[inline(never)]
+    fn get_otherwise(&self, rules: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         match rules {
-            LocalReadRules::None => None,
             LocalReadRules::Words => self.get_words(offset, into),
-            LocalReadRules::Whole => self.get_whole(false, offset, into),
-            LocalReadRules::Unlocked => self.get_whole(true, offset, into),
             LocalReadRules::Rows(consistency) => self.get_row(consistency, offset, into),
+            LocalReadRules::None | LocalReadRules::Whole | LocalReadRules::Unlocked => None,
         }
     }
 
     /// Reads once, whatever the writer does, as long as the memory still belongs to this segment.
-    #[inline]
     fn get_words(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         if !self.framed.read(usize::try_from(offset).ok()?, into) {
             return None;
@@ -125,8 +133,7 @@ impl MappedSegment {
         ours.then_some(Stamp { version: Version(state >> 1), timestamp: Timestamp(timestamp) })
     }
 
-    /// Reads bytes of one row, by the version of its record. Never inlined: plain segments are read at once.
-    #[inline(never)]
+    /// Reads bytes of one row, by the version of its record.
     fn get_row(&self, consistency: Consistency, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         let (layout, rows) = self.table?;
         let row = layout.row_of(offset, u32::try_from(into.len()).ok()?).filter(|&row| row < rows)?;
@@ -146,7 +153,7 @@ impl MappedSegment {
     }
 
     /// Begins to read a row piece by piece. `None`: the daemon has to serve it, or it is being written.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_row(&self, rules: LocalReadRules, row: u64) -> Option<LocalRow<'_>> {
         let ((layout, rows), LocalReadRules::Rows(consistency)) = (self.table?, rules) else { return None };
         if row >= rows {
@@ -211,7 +218,7 @@ impl MappedSegment {
     }
 
     /// Reads bytes that are all of one version.
-    #[inline]
+    #[inline(always)]
     fn get_whole(&self, minds_holders: bool, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         let offset = usize::try_from(offset).ok()?;
         for _ in 0..ATTEMPTS_MAX {
@@ -258,6 +265,14 @@ impl LocalRow<'_> {
     #[inline(always)]
     pub(crate) fn version(&self) -> Version {
         Version(self.state >> 1)
+    }
+
+    /// Returns version and timestamp of the row.
+    #[inline(always)]
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let timestamp_at = self.state_at + Header::TIMESTAMP_OFFSET as usize;
+        let timestamp = self.mapped.framed.payload_word(timestamp_at, Ordering::Relaxed)?;
+        Some(Stamp { version: self.version(), timestamp: Timestamp(timestamp) })
     }
 
     /// Returns an aligned word of the row; `None` outside of it.

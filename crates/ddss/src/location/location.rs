@@ -72,14 +72,23 @@ impl SegmentLocation {
     }
 
     /// Reads a range in place; `None` if the daemon has to serve the get, or the range is invalid.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_locally(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         let mapped = self.mapped.as_ref().filter(|_| into.len() <= VALUE_BYTES_MAX)?;
         mapped.get(self.rules, offset, into)
     }
 
+    /// Reads bytes of one row in place; `None` if they are being written, or the daemon has to serve the get, or the range is invalid.
+    #[inline(always)]
+    pub(crate) fn read_row_locally(&self, row: u64, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let row = self.begin_row(row)?;
+        row.read(usize::try_from(offset).ok()?, into)?;
+        let stamp = row.stamp()?;
+        row.is_whole().then_some(stamp)
+    }
+
     /// Begins to read a row of a table in place; `None` if the daemon has to serve the get.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_row(&self, row: u64) -> Option<LocalRow<'_>> {
         self.mapped.as_ref()?.begin_row(self.rules, row)
     }

@@ -86,8 +86,19 @@ impl<T: Encoding + ?Sized> Row<'_, T> {
 #[twin]
 impl Row<'_> {
     /// Reads `into.len()` bytes from `offset` in the row on. All are of the version that is returned.
-    #[inline]
+    #[inline(always)]
     pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        let segment = self.table.segment();
+        if let Some(stamp) = segment.location().read_row_locally(self.row, offset, into) {
+            segment.spend_budget(1, into.len()).await;
+            return Ok(stamp);
+        }
+        self.get_bytes(offset, into).await
+    }
+
+    /// Reads what cannot be read in place at once. Never inlined: a read in place has few instructions.
+    #[inline(never)]
+    async fn get_bytes(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         let place = self.at("get", offset, into.len())?;
         self.table.segment().get_into(place, into).await
     }
