@@ -94,6 +94,22 @@ fn chunks_of_a_lost_mirror_are_asked_of_the_other() {
     }
 }
 
+// If this failed, a mirror whose disk hangs would stop the reader, or one would be passed over that alone has a chunk.
+#[test]
+fn only_a_chunk_that_the_other_mirror_may_have_is_replaceable() {
+    let mut reading = Reading::new(config(20, ReadOrder::Rising));
+    let hung = reading.reader.replaceable(0).expect("both mirrors are connected, and one was asked");
+    reading.event(ReaderEvent::Lost(hung));
+    reading.forget(hung);
+    assert_eq!(reading.reader.replaceable(0), None, "its mirror is not there");
+    while reading.reply(hung.other(), 7, true) {}
+    assert_eq!((reading.end, reading.delivered.len()), (Some(ReaderAction::Ended), 20));
+    let mut reading = Reading::new(config(1, ReadOrder::Any));
+    let first = reading.reader.replaceable(0).unwrap();
+    reading.reply(first, 7, false);
+    assert_eq!(reading.reader.replaceable(0), None, "the other one has a damaged copy");
+}
+
 // If this failed, a program would read bytes of a part that was written again.
 #[test]
 fn stale_and_damaged_chunks_are_asked_of_the_other_mirror() {

@@ -10,10 +10,12 @@ use ddss_river_core::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Requests of a reader at one mirror.
 const READ_WINDOW: u16 = 4;
+/// Longest time between two looks of a caller that waits: at what a mirror owes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Slots into which both mirrors write the chunks of a reader.
 pub(super) const READ_SLOTS: u16 = 2 * READ_WINDOW;
 
@@ -96,7 +98,7 @@ impl Shared {
             if left.is_zero() {
                 return None;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, left.min(LOOK_EVERY)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -141,6 +143,17 @@ impl FileClientState {
             None => (next, None),
         };
         (chunk, absent.collect(), damaged)
+    }
+
+    /// Asks the other mirror for a chunk that one owes for too long, and for all else that it owes: its disk may hang. It is asked
+    /// again once it answers.
+    pub(super) fn pass_over(&mut self, chunk: u32) {
+        let Some(reading) = &mut self.reading else { return };
+        let mut actions = Vec::new();
+        if let Some(mirror) = reading.engine.replaceable(chunk) {
+            reading.engine.handle(ReaderEvent::Lost(mirror), &mut actions);
+        }
+        self.execute(actions);
     }
 
     /// Takes a chunk that has arrived.
@@ -219,6 +232,8 @@ impl FileClientState {
             let Some(chunk) = received(reply.slot, length) else { return false };
             let is_intact = crc32c::crc32c(&chunk) == reply.checksum;
             let mut actions = Vec::new();
+            // It may have been passed over.
+            reading.engine.handle(ReaderEvent::Connected(mirror), &mut actions);
             reading.engine.handle(ReaderEvent::Reply { from: mirror, reply, is_intact }, &mut actions);
             let delivered = actions.iter().any(|action| matches!(action, ReaderAction::Deliver { .. }));
             if delivered {

@@ -276,6 +276,23 @@ impl Files {
         Ok(None)
     }
 
+    /// Waits for a chunk of the part that is read, or for one that no mirror has. A mirror that owes it for longer than a lost server
+    /// would be waited for is passed over.
+    fn wait_for_chunk(&self, chunk: u32) -> Result<Result<Vec<u8>, u32>, QueueError> {
+        let patience = self.options.endpoint.lease + Duration::from_secs(1);
+        let mut pass_over_at = Instant::now() + patience;
+        self.wait("no mirror of a part came", |state| {
+            if let Some(bytes) = state.take(chunk) {
+                return Some(Ok(bytes));
+            }
+            if Instant::now() >= pass_over_at {
+                pass_over_at += patience;
+                state.pass_over(chunk);
+            }
+            state.reading.as_ref()?.failed.map(Err)
+        })
+    }
+
     pub(super) fn wait<T>(
         &self,
         what: &'static str,
@@ -333,10 +350,7 @@ impl<'f> CollectionReader<'f> {
             if chunk == 0 {
                 self.files.shared.call(|state| state.read(number, part, None))?;
             }
-            let taken = self.files.wait("no mirror of a part came", |state| match state.take(chunk) {
-                Some(bytes) => Some(Ok(bytes)),
-                None => state.reading.as_ref()?.failed.map(Err),
-            });
+            let taken = self.files.wait_for_chunk(chunk);
             let taken = taken.map_err(|error| self.name_chunk(error, number, chunk))?;
             let lost = |chunk| QueueError::ChunkLost {
                 collection: self.name.clone(),

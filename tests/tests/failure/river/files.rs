@@ -395,6 +395,31 @@ fn server_whose_disk_is_slow_is_not_lost() {
     assert_same(&read_all(&mut reader, "pages"), &content);
 }
 
+// If this failed, one hung disk would stop every reader of its parts, although the other mirror is healthy.
+#[test]
+fn server_whose_disk_hangs_is_passed_over() {
+    if is_child() {
+        return;
+    }
+    let test = "server_whose_disk_hangs_is_passed_over";
+    let nodes = Daemon::pair().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let hung = slow_disk(&mut command, &nodes[0]).with_extension("reads");
+    let mut process = start_by(command, test, &nodes[0], "serve", &nodes[0].folder().join("a"));
+    number(&mut process);
+    let mut other = serve(test, &nodes[1], "b");
+    let (mut files, mut reader) = (join(&nodes[0]), join(&nodes[1]));
+    let content = pattern(3, 20 * CHUNK);
+    files.load("pages", &mut Cursor::new(&content)).unwrap();
+    fs::write(&hung, b"").unwrap();
+    assert_same(&read_all(&mut reader, "pages"), &content);
+    // It is asked again once it answers.
+    fs::remove_file(&hung).unwrap();
+    assert_same(&read_all(&mut reader, "pages"), &content);
+    other.process.kill().unwrap();
+    assert_same(&read_all(&mut reader, "pages"), &content);
+}
+
 // If this failed, half a collection would be taken for a whole one, or a lost server would stop its writers.
 #[test]
 fn interrupted_loading_leaves_no_collection() {
