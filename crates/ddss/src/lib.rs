@@ -39,19 +39,18 @@
 //!   `Immutable` (numbers, arrays, structs with `repr(C)`), `[u8]`, `str`, or `Postcard<T>`.
 //! - A put is atomic, and `put_if` names the version that it replaces: another one there
 //!   [is a conflict](Error::is_conflict). `update` repeats itself until none came between.
-//! - A [lock](Segment::lock) of a segment or a [row](Row::lock) has a lease, which `keep_alive` renews. Its [`LockGuard`] has
-//!   the calls of what it locks; they fail once the lock is lost.
-//! - A [`Watch`] yields the present state first, then newer ones. One that lags skips versions, never the newest.
+//! - A [lock](Segment::lock) of a segment or a [row](Row::lock) has a lease, which [`LockOptions::keep_alive`] renews. Puts of
+//!   others wait. Its [`LockGuard`] has the calls of what it locks; they fail once the lock is lost. Dropping it unlocks.
+//! - An entry of a map may expire ([`EntryOptions::ttl`]): `update` keeps that, `touch` moves it, a plain put ends it.
+//! - A [`Watch`] yields the present state first (of a map: each entry), then newer ones, and ends with its segment. One that
+//!   lags skips versions, never the newest. `next` waits for as long as it takes; `next_within` returns `None` at its time.
 //! - [`Reader`] and [`Writer`] stream large values; a [`Batch`] sends many calls together, each with its own outcome.
 //!
-//! # Threads
+//! # Threads and tasks
 //!
 //! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each calling thread uses a ring pair of its own (a
-//! *channel*) as long as there are enough ([`ConnectOptions::channels`]); more threads than channels take turns.
-//!
-//! # Tasks
-//!
-//! The module [`aio`] has the same types with asynchronous calls, for any executor. [`Client::aio`] returns its client.
+//! *channel*) as long as there are enough ([`ConnectOptions::channels`]); more threads than channels take turns. The module
+//! [`aio`] has the same types with asynchronous calls, for any executor. [`Client::aio`] returns its client.
 //!
 //! # Outcomes
 //!
