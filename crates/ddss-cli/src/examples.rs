@@ -445,10 +445,11 @@ is complete. `ddss release river/files/NAME` removes it, but not its files.";
 
 pub(crate) const RIVER_CAT: &str = "\
 Examples:
-  ddss river cat pages > pages.db
+  ddss river cat pages --into pages.db
   ddss river cat pages.zst | zstd -d | wc -l
 
-It goes on while one server of each part lives.";
+It goes on while one server of each part lives. A file is written at the pace
+of both mirrors together, a stream at the pace of the slower one.";
 
 pub(crate) const RIVER_FILES: &str = "\
 Examples:

@@ -98,16 +98,17 @@ fn chunks_of_a_lost_mirror_are_asked_of_the_other() {
 #[test]
 fn only_a_chunk_that_the_other_mirror_may_have_is_replaceable() {
     let mut reading = Reading::new(config(20, ReadOrder::Rising));
-    let hung = reading.reader.replaceable(0).expect("both mirrors are connected, and one was asked");
+    let hung = reading.reader.replaceable(Some(0)).expect("both mirrors are connected, and one was asked");
     reading.event(ReaderEvent::Lost(hung));
     reading.forget(hung);
-    assert_eq!(reading.reader.replaceable(0), None, "its mirror is not there");
+    assert_eq!(reading.reader.replaceable(Some(0)), None, "its mirror is not there");
     while reading.reply(hung.other(), 7, true) {}
     assert_eq!((reading.end, reading.delivered.len()), (Some(ReaderAction::Ended), 20));
     let mut reading = Reading::new(config(1, ReadOrder::Any));
-    let first = reading.reader.replaceable(0).unwrap();
+    let first = reading.reader.replaceable(Some(0)).unwrap();
     reading.reply(first, 7, false);
-    assert_eq!(reading.reader.replaceable(0), None, "the other one has a damaged copy");
+    assert_eq!(reading.reader.replaceable(Some(0)), None, "the other one has a damaged copy");
+    assert_eq!(reading.reader.replaceable(None), None, "nothing else was asked");
 }
 
 // If this failed, a program would read bytes of a part that was written again.

@@ -49,7 +49,9 @@ mod units;
 
 pub use ddss_river_core::Guarantee;
 pub use error::QueueError;
-pub use files::{CollectionInfo, CollectionReader, Damage, FileServer, Files, FilesOptions};
+pub use files::{
+    CollectionChunk, CollectionInfo, CollectionReader, Damage, FileServer, Files, FilesOptions, UnorderedReader,
+};
 pub use queue::{Consumer, MemberWork, Message, Producer, Queue, QueueInfo, QueueMember, QueueOptions, QueueStatus};
 pub use units::{Unit, UnitInfo, UnitOptions, UnitQueue, UnitStatus};
 

@@ -379,6 +379,9 @@ fn collection_is_loaded_read_by_programs_and_verified() {
     let loaded = done(&daemon, &["river", "load", "pages", source.to_str().unwrap()]);
     assert!(loaded.contains("in 1 parts, each on two file servers"), "{loaded}");
     assert_eq!(done(&daemon, &["river", "cat", "pages"]), text);
+    let copy = file(&daemon, "copy");
+    done(&daemon, &["river", "cat", "pages", "--into", copy.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(&copy).unwrap() == text, "another file");
     assert!(done(&daemon, &["river", "verify", "pages"]).contains("both mirrors of each part are complete"));
     servers[0].terminate().unwrap();
     assert!(servers[0].wait(PATIENCE).unwrap().unwrap().success(), "{}", servers[0].stderr());
@@ -387,6 +390,9 @@ fn collection_is_loaded_read_by_programs_and_verified() {
     assert!(damaged.code == 1 && damaged.out.contains("does not answer"), "{damaged:?}");
     let files = done(&daemon, &["river", "files"]);
     assert!(files.contains("pages") && !done(&daemon, &["river", "ls"]).contains("pages"), "{files}");
+    let copy = file(&daemon, "copy of none");
+    assert_eq!(said(&daemon, &["river", "cat", "none", "--into", copy.to_str().unwrap()]).code, 1);
+    assert!(!copy.exists() && !copy.with_added_extension("partial").exists());
     let unknown = said(&daemon, &["river", "cat", "none"]);
     assert!(unknown.code == 1 && unknown.err.contains("there is no collection none: load it"), "{unknown:?}");
 }

@@ -39,9 +39,9 @@ pub(crate) enum RiverCommand {
     /// Load a file onto two file servers
     #[command(after_help = examples::RIVER_LOAD)]
     Load(RiverLoadOptions),
-    /// Write a collection to standard output
+    /// Write a collection to standard output, or into a file
     #[command(after_help = examples::RIVER_CAT)]
-    Cat(RiverFilesOptions),
+    Cat(RiverCatOptions),
     /// List the collections
     #[command(after_help = examples::RIVER_FILES)]
     Files(DaemonOptions),
@@ -181,6 +181,15 @@ pub(crate) struct RiverFilesOptions {
     /// Seconds to wait for a file server
     #[arg(long = "timeout", default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout_s: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RiverCatOptions {
+    #[command(flatten)]
+    pub(crate) files: RiverFilesOptions,
+    /// File for the collection; its chunks are written as they come, each from the mirror that is faster
+    #[arg(long, value_name = "FILE")]
+    pub(crate) into: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -150,17 +150,15 @@ impl PartReader {
         self.chunks.awaited()
     }
 
-    /// Returns the mirror that was asked for a chunk, if the other one is connected and may have it as well. A driver to which
-    /// the mirror owes it for too long says that it lost the mirror; with its next reply the mirror is connected again.
+    /// Returns a mirror that was asked for this chunk, or for any one, if the other mirror is connected and may have it as well. A driver
+    /// to which the mirror owes it for too long says that it lost the mirror; with its next reply the mirror is connected again.
     #[must_use]
-    pub fn replaceable(&self, chunk: u32) -> Option<Mirror> {
-        self.slots
-            .iter()
-            .find_map(|slot| match *slot {
-                Slot::Asked(mirror, asked, false) if asked == chunk => Some(mirror),
-                _ => None,
-            })
-            .filter(|mirror| self.mirrors[mirror.other().index()] == MirrorState::Connected)
+    pub fn replaceable(&self, chunk: Option<u32>) -> Option<Mirror> {
+        let asked = self.slots.iter().filter_map(|slot| match *slot {
+            Slot::Asked(mirror, asked, false) if chunk.is_none_or(|chunk| chunk == asked) => Some(mirror),
+            _ => None,
+        });
+        asked.into_iter().find(|mirror| self.mirrors[mirror.other().index()] == MirrorState::Connected)
     }
 
     /// Returns the number of chunk buffers.

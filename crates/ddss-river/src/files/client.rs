@@ -112,7 +112,13 @@ impl Shared {
 
 impl FileClientState {
     /// Begins to read a part. It goes on with the mirrors that come, or with one of them only.
-    pub(super) fn read(&mut self, number: u32, part: PartRow, only: Option<Mirror>) -> Result<(), ConfigError> {
+    pub(super) fn read(
+        &mut self,
+        number: u32,
+        part: PartRow,
+        order: ReadOrder,
+        only: Option<Mirror>,
+    ) -> Result<(), ConfigError> {
         self.reader = self.reader.wrapping_add(1) & 0xffff;
         let config = ReaderConfig {
             reader: ReaderId(self.reader),
@@ -120,7 +126,7 @@ impl FileClientState {
             generation: part.generation,
             chunks: chunks_of(part.bytes),
             window: READ_WINDOW,
-            order: ReadOrder::Rising,
+            order,
         };
         let mut engine = PartReader::new(config)?;
         if let Some(mirror) = only {
@@ -145,9 +151,9 @@ impl FileClientState {
         (chunk, absent.collect(), damaged)
     }
 
-    /// Asks the other mirror for a chunk that one owes for too long, and for all else that it owes: its disk may hang. It is asked
-    /// again once it answers.
-    pub(super) fn pass_over(&mut self, chunk: u32) {
+    /// Asks the other mirror for a chunk, or any one, that one owes for too long, and for all else that it owes: its disk may hang. It is
+    /// asked again once it answers.
+    pub(super) fn pass_over(&mut self, chunk: Option<u32>) {
         let Some(reading) = &mut self.reading else { return };
         let mut actions = Vec::new();
         if let Some(mirror) = reading.engine.replaceable(chunk) {
@@ -156,16 +162,17 @@ impl FileClientState {
         self.execute(actions);
     }
 
-    /// Takes a chunk that has arrived.
-    pub(super) fn take(&mut self, chunk: u32) -> Option<Vec<u8>> {
+    /// Takes a chunk that has arrived, this one or any one, with its number.
+    pub(super) fn take(&mut self, chunk: Option<u32>) -> Option<(u32, Vec<u8>)> {
         let reading = self.reading.as_mut()?;
+        let chunk = chunk.or_else(|| reading.ready.keys().next().copied())?;
         let (slot, bytes) = reading.ready.remove(&chunk)?;
         let mut actions = Vec::new();
         if !reading.engine.has_ended() {
             reading.engine.release(slot, &mut actions);
         }
         self.execute(actions);
-        Some(bytes)
+        Some((chunk, bytes))
     }
 
     fn connect(&mut self, server: u64, member: Member) {

@@ -10,8 +10,8 @@ use crate::error::QueueError;
 use crate::state::SlotMemory;
 use ddss::Client;
 use ddss_group::{Wake, inspect};
-use ddss_river_core::Mirror;
 use ddss_river_core::limits::GENERATION_MAX;
+use ddss_river_core::{Mirror, ReadOrder};
 use ddss_runtime::{IdleConfig, ProgressThread};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -228,6 +228,19 @@ impl Files {
         Ok(CollectionReader::new(self, name, 0, parts))
     }
 
+    /// Begins to read a collection in the order in which its chunks come.
+    ///
+    /// # Errors
+    /// There is none of this name, or a call failed.
+    pub fn read_unordered(&mut self, name: &str) -> Result<UnorderedReader<'_>, QueueError> {
+        let parts = Catalogue::read(&self.client, name)?;
+        Ok(UnorderedReader(self.parts(name, 0, parts, ReadOrder::Any)))
+    }
+
+    fn parts(&self, name: &str, first: u32, parts: Vec<PartRow>, order: ReadOrder) -> Parts<'_> {
+        Parts { files: self, name: name.to_owned(), first, parts, part: 0, taken: 0, order }
+    }
+
     /// Reads each chunk of a collection at both of its servers. Returns what is damaged or missing: a server that does not come, or
     /// the first such chunk of a part at a server.
     ///
@@ -263,9 +276,9 @@ impl Files {
 
     /// Reads a part at one server. Returns the first chunk that it does not have.
     fn verify_part(&self, number: u32, part: PartRow, mirror: Mirror) -> Result<Option<u32>, QueueError> {
-        self.shared.call(|state| state.read(number, part, Some(mirror)))?;
+        self.shared.call(|state| state.read(number, part, ReadOrder::Rising, Some(mirror)))?;
         for chunk in 0..chunks_of(part.bytes) {
-            let taken = self.wait("a file server does not answer", |state| match state.take(chunk) {
+            let taken = self.wait("a file server does not answer", |state| match state.take(Some(chunk)) {
                 Some(_) => Some(None),
                 None => state.reading.as_ref()?.failed.map(Some),
             })?;
@@ -276,14 +289,14 @@ impl Files {
         Ok(None)
     }
 
-    /// Waits for a chunk of the part that is read, or for one that no mirror has. A mirror that owes it for longer than a lost server
-    /// would be waited for is passed over.
-    fn wait_for_chunk(&self, chunk: u32) -> Result<Result<Vec<u8>, u32>, QueueError> {
+    /// Waits for a chunk of the part that is read, this one or any one, or for one that no mirror has. A mirror that owes it for longer
+    /// than a lost server would be waited for is passed over.
+    fn wait_for_chunk(&self, chunk: Option<u32>) -> Result<Result<(u32, Vec<u8>), u32>, QueueError> {
         let patience = self.options.endpoint.lease + Duration::from_secs(1);
         let mut pass_over_at = Instant::now() + patience;
         self.wait("no mirror of a part came", |state| {
-            if let Some(bytes) = state.take(chunk) {
-                return Some(Ok(bytes));
+            if let Some(taken) = state.take(chunk) {
+                return Some(Ok(taken));
             }
             if Instant::now() >= pass_over_at {
                 pass_over_at += patience;
@@ -315,24 +328,97 @@ impl Files {
     }
 }
 
-/// Reader of a collection: each chunk from the mirror that has it first, in order. While one mirror of a part lives, the reading
-/// goes on.
+/// The parts of a collection that are read, and the chunks that were taken.
 #[derive(Debug)]
-pub struct CollectionReader<'f> {
+struct Parts<'f> {
     files: &'f Files,
     name: String,
     /// Number of the first part.
     first: u32,
     parts: Vec<PartRow>,
     part: usize,
-    chunk: u32,
+    /// Chunks of the part that were taken.
+    taken: u32,
+    order: ReadOrder,
+}
+
+impl Parts<'_> {
+    /// Returns the next chunk, with the position of its first byte. `None` at the end.
+    fn next_chunk(&mut self) -> Result<Option<CollectionChunk>, QueueError> {
+        loop {
+            let Some(part) = self.parts.get(self.part).copied() else { return Ok(None) };
+            if self.taken == chunks_of(part.bytes) {
+                (self.part, self.taken) = (self.part + 1, 0);
+                continue;
+            }
+            let (number, next) = (self.first + self.part as u32, self.taken);
+            if next == 0 {
+                self.files.shared.call(|state| state.read(number, part, self.order, None))?;
+            }
+            let taken = self.files.wait_for_chunk((self.order == ReadOrder::Rising).then_some(next));
+            let taken = taken.map_err(|error| self.name_chunk(error, number, next))?;
+            let lost = |chunk| QueueError::ChunkLost {
+                collection: self.name.clone(),
+                part: number,
+                chunk,
+                servers: part.servers,
+            };
+            let (chunk, bytes) = taken.map_err(lost)?;
+            self.taken += 1;
+            let before: u64 = self.parts[..self.part].iter().map(|part| part.bytes).sum();
+            return Ok(Some(CollectionChunk { position: before + u64::from(chunk) * u64::from(CHUNK_BYTES), bytes }));
+        }
+    }
+
+    /// Names the chunk that did not come in time.
+    fn name_chunk(&self, error: QueueError, part: u32, next: u32) -> QueueError {
+        let QueueError::TimedOut { waited, .. } = error else { return error };
+        let (chunk, absent, damaged) = self.files.shared.call(|state| state.awaited(next));
+        QueueError::ChunkAway { collection: self.name.clone(), part, chunk, absent, damaged, waited }
+    }
+}
+
+impl Drop for Parts<'_> {
+    fn drop(&mut self) {
+        self.files.shared.call(|state| state.reading = None);
+    }
+}
+
+/// A chunk of a collection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CollectionChunk {
+    /// Position of its first byte in the collection.
+    pub position: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Reader of the chunks of a collection as they come: one mirror of a part is read from the front, the other from the back, until they
+/// meet. A slow mirror costs its share and no more.
+#[derive(Debug)]
+pub struct UnorderedReader<'f>(Parts<'f>);
+
+impl UnorderedReader<'_> {
+    /// Returns the next chunk that has come. `None` at the end.
+    ///
+    /// # Errors
+    /// No mirror of a part came in time, or both have a chunk that is damaged or missing: the error names it.
+    pub fn next_chunk(&mut self) -> Result<Option<CollectionChunk>, QueueError> {
+        self.0.next_chunk()
+    }
+}
+
+/// Reader of a collection: each chunk from the mirror that has it first, in order. While one mirror of a part lives, the reading
+/// goes on.
+#[derive(Debug)]
+pub struct CollectionReader<'f> {
+    parts: Parts<'f>,
     buffer: io::Cursor<Vec<u8>>,
 }
 
 impl<'f> CollectionReader<'f> {
     pub(super) fn new(files: &'f Files, name: &str, first: u32, parts: Vec<PartRow>) -> Self {
-        let buffer = io::Cursor::new(Vec::new());
-        Self { files, name: name.to_owned(), first, parts, part: 0, chunk: 0, buffer }
+        Self { parts: files.parts(name, first, parts, ReadOrder::Rising), buffer: io::Cursor::new(Vec::new()) }
     }
 
     /// Returns the next chunk. `None` at the end.
@@ -340,37 +426,7 @@ impl<'f> CollectionReader<'f> {
     /// # Errors
     /// No mirror of a part came in time, or both have a chunk that is damaged or missing: the error names it.
     pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>, QueueError> {
-        loop {
-            let Some(part) = self.parts.get(self.part).copied() else { return Ok(None) };
-            if self.chunk == chunks_of(part.bytes) {
-                (self.part, self.chunk) = (self.part + 1, 0);
-                continue;
-            }
-            let (number, chunk) = (self.first + self.part as u32, self.chunk);
-            if chunk == 0 {
-                self.files.shared.call(|state| state.read(number, part, None))?;
-            }
-            let taken = self.files.wait_for_chunk(chunk);
-            let taken = taken.map_err(|error| self.name_chunk(error, number, chunk))?;
-            let lost = |chunk| QueueError::ChunkLost {
-                collection: self.name.clone(),
-                part: number,
-                chunk,
-                servers: part.servers,
-            };
-            let bytes = taken.map_err(lost)?;
-            self.chunk += 1;
-            return Ok(Some(bytes));
-        }
-    }
-}
-
-impl CollectionReader<'_> {
-    /// Names the chunk that did not come in time.
-    fn name_chunk(&self, error: QueueError, part: u32, next: u32) -> QueueError {
-        let QueueError::TimedOut { waited, .. } = error else { return error };
-        let (chunk, absent, damaged) = self.files.shared.call(|state| state.awaited(next));
-        QueueError::ChunkAway { collection: self.name.clone(), part, chunk, absent, damaged, waited }
+        Ok(self.parts.next_chunk()?.map(|chunk| chunk.bytes))
     }
 }
 
@@ -386,12 +442,6 @@ impl Read for CollectionReader<'_> {
                 None => return Ok(0),
             }
         }
-    }
-}
-
-impl Drop for CollectionReader<'_> {
-    fn drop(&mut self) {
-        self.files.shared.call(|state| state.reading = None);
     }
 }
 

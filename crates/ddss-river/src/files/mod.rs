@@ -17,6 +17,6 @@ mod split;
 mod store;
 mod wire;
 
-pub use collection::{CollectionInfo, CollectionReader, Damage, Files};
+pub use collection::{CollectionChunk, CollectionInfo, CollectionReader, Damage, Files, UnorderedReader};
 pub use options::FilesOptions;
 pub use server::FileServer;

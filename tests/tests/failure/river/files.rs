@@ -411,8 +411,17 @@ fn server_whose_disk_hangs_is_passed_over() {
     let (mut files, mut reader) = (join(&nodes[0]), join(&nodes[1]));
     let content = pattern(3, 20 * CHUNK);
     files.load("pages", &mut Cursor::new(&content)).unwrap();
+    let unordered = |files: &mut Files| {
+        let (mut reader, mut found) = (files.read_unordered("pages").unwrap(), vec![0; content.len()]);
+        while let Some(chunk) = reader.next_chunk().unwrap() {
+            found[usize::try_from(chunk.position).unwrap()..][..chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+        }
+        found
+    };
+    assert_same(&unordered(&mut reader), &content);
     fs::write(&hung, b"").unwrap();
     assert_same(&read_all(&mut reader, "pages"), &content);
+    assert_same(&unordered(&mut reader), &content);
     // It is asked again once it answers.
     fs::remove_file(&hung).unwrap();
     assert_same(&read_all(&mut reader, "pages"), &content);

@@ -1,7 +1,7 @@
 //! The commands of mirrored files: `river serve`, `load`, `cat`, `files`, `verify` and `repair`.
 
 use super::source::Source;
-use crate::arguments::river::{RiverFilesOptions, RiverLoadOptions, RiverServeOptions};
+use crate::arguments::river::{RiverCatOptions, RiverFilesOptions, RiverLoadOptions, RiverServeOptions};
 use crate::arguments::values::DaemonOptions;
 use crate::connect::connect;
 use crate::error::{CommandError, WRITE_STDOUT};
@@ -11,10 +11,12 @@ use ddss_river::{CollectionInfo, Damage, FileServer, Files, FilesOptions, QueueE
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Write, stdin, stdout};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -80,13 +82,34 @@ pub(super) fn load(arguments: &RiverLoadOptions, json: bool) -> Result<(), Comma
     Ok(())
 }
 
-pub(super) fn cat(named: &RiverFilesOptions) -> Result<(), CommandError> {
+pub(super) fn cat(arguments: &RiverCatOptions) -> Result<(), CommandError> {
+    let RiverCatOptions { files: named, into } = arguments;
     let mut files = join(named, 1)?;
+    if let Some(into) = into {
+        // Half a collection never has the name.
+        let partial = into.with_added_extension("partial");
+        let copied = copy_unordered(&mut files, &named.name, &partial)
+            .and_then(|()| fs::rename(&partial, into).map_err(CommandError::file("write", into)));
+        if copied.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        return copied;
+    }
     let (mut reader, mut out) = (files.read(&named.name)?, stdout().lock());
     while let Some(chunk) = reader.next_chunk()? {
         out.write_all(&chunk).map_err(CommandError::system(WRITE_STDOUT))?;
     }
     out.flush().map_err(CommandError::system(WRITE_STDOUT))
+}
+
+/// Writes the chunks of a collection into a file as they come.
+fn copy_unordered(files: &mut Files, name: &str, into: &Path) -> Result<(), CommandError> {
+    let mut reader = files.read_unordered(name)?;
+    let file = File::create(into).map_err(CommandError::file("write", into))?;
+    while let Some(chunk) = reader.next_chunk()? {
+        file.write_all_at(&chunk.bytes, chunk.position).map_err(CommandError::file("write", into))?;
+    }
+    Ok(())
 }
 
 fn as_json(name: &str, found: Option<&CollectionInfo>) -> Value {
