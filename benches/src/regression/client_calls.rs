@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ddss::{Client, ConnectOptions, Model, NodeId, Segment, SegmentId, Spec, Strategy, Table};
+use ddss::{Cell, Client, ConnectOptions, Model, NodeId, Segment, SegmentId, Spec, Strategy, Table};
 use ddss_core::{
     ChannelId, Completion, Entry, Header, OpenedSegment, Operation, Outcome, Request, TableLayout, start_of,
 };
@@ -26,7 +26,8 @@ const BYTES: usize = 4096;
 /// The segment, its area, and the length of one row where it is a table.
 const SEGMENT: SegmentId = SegmentId::from_bits(1 << 48);
 const AREA: usize = 1;
-const ROW_BYTES: u32 = 64;
+const ROW_WORDS: usize = 8;
+const ROW_BYTES: u32 = 8 * ROW_WORDS as u32;
 
 /// A call that is repeated.
 #[derive(Clone, Copy)]
@@ -38,14 +39,18 @@ pub(super) enum ClientCall {
     LocalGet,
     /// The same, of a row of a table.
     LocalRowGet,
+    /// A get of a typed value, of a segment.
+    LocalCellGet,
+    /// The same, of a row of a table.
+    LocalRowValue,
 }
 
 impl ClientCall {
     /// Returns the segment as the service describes it.
     fn segment(self) -> OpenedSegment {
         let (at, row_bytes) = match self {
-            ClientCall::LocalGet => (Some(start_of(AREA)), 0),
-            ClientCall::LocalRowGet => (Some(start_of(AREA)), ROW_BYTES),
+            ClientCall::LocalGet | ClientCall::LocalCellGet => (Some(start_of(AREA)), 0),
+            ClientCall::LocalRowGet | ClientCall::LocalRowValue => (Some(start_of(AREA)), ROW_BYTES),
             ClientCall::Null | ClientCall::Get(_) | ClientCall::Put(_) => (None, 0),
         };
         OpenedSegment { segment: SEGMENT, bytes: BYTES as u64, at, model: Model::Write, row_bytes }
@@ -66,7 +71,9 @@ fn area(opened: &OpenedSegment) -> SharedMemory {
 pub(super) struct Caller {
     client: Client,
     segment: Segment,
+    cell: Cell<u64>,
     table: Option<Table>,
+    typed: Option<Table<[u64; ROW_WORDS]>>,
     bytes: Vec<u8>,
     service: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -92,10 +99,13 @@ impl Caller {
         let client = Client::connect_with(options.timeout(Duration::from_secs(60)).local_reads(opened.at.is_some()));
         let client = client.expect("the acceptor takes it");
         let segment = client.segment("guard").allocate(Spec::new(BYTES as u64)).expect("the service answers");
+        let cell = segment.cell(0).expect("a word fits");
         let table = (opened.row_bytes > 0).then(|| Table::try_from(segment.clone()).expect("it has rows"));
+        let typed =
+            table.as_ref().map(|table| Table::try_from(table.segment().clone()).expect("a row has eight words"));
         let _acceptor = acceptor.expect("a fresh folder takes it");
         let bytes = vec![0; BYTES];
-        Caller { client, segment, table, bytes, service: Some(service), stop, _folder: folder, _acceptor }
+        Caller { client, segment, cell, table, typed, bytes, service: Some(service), stop, _folder: folder, _acceptor }
     }
 
     /// Makes that many calls. Never inlined: callgrind switches its counter here.
@@ -116,6 +126,13 @@ impl Caller {
                     let (mut word, table) = ([0; 8], self.table.as_ref().expect("the service described a table"));
                     table.row(1).get_into(0, &mut word).expect("it can be read in place");
                     black_box(word);
+                }
+                ClientCall::LocalCellGet => {
+                    black_box(self.cell.get().expect("it can be read in place").value);
+                }
+                ClientCall::LocalRowValue => {
+                    let table = self.typed.as_ref().expect("the service described a table");
+                    black_box(table.row(1).get().expect("it can be read in place").value);
                 }
                 ClientCall::Put(bytes) => {
                     self.segment.put(0, &self.bytes[..bytes]).expect("the service answers");

@@ -29,7 +29,7 @@ const LOOKS_MAX: u32 = 1_000_000;
 const ATTACH_MAX: Duration = Duration::from_secs(20);
 
 /// The workloads, with one round of each.
-pub const WORKLOADS: [(&str, &str); 18] = [
+pub const WORKLOADS: [(&str, &str); 20] = [
     ("codec", "a request and a completion, encoded and decoded"),
     ("engine-null", "a question that asks for nothing, through the engine"),
     ("engine-small", "a put of 8 bytes at home, as its ring entry stands there"),
@@ -45,6 +45,8 @@ pub const WORKLOADS: [(&str, &str); 18] = [
     ("client-put-4096", "a put of 4096 bytes of a blocking client, without the wait"),
     ("client-local-get-8", "a get of 8 bytes in place, of a segment of the own node"),
     ("client-local-row-get-8", "a get of 8 bytes in place, of a row"),
+    ("client-local-cell", "a get of a typed word in place"),
+    ("client-local-row", "a get of a typed row of 64 bytes in place"),
     ("iwarp-read-8", "a read of 8 bytes between two fabrics over loopback, both ends"),
     ("iwarp-read-4096", "a read of 4096 bytes, with its checksum at both ends"),
     ("iwarp-write-8", "a write of 8 bytes, and the read behind it that proves it placed"),
@@ -96,6 +98,8 @@ pub fn workload(name: &str) -> Option<Workload> {
         "client-put-4096" => calls(ClientCall::Put(4096)),
         "client-local-get-8" => calls(ClientCall::LocalGet),
         "client-local-row-get-8" => calls(ClientCall::LocalRowGet),
+        "client-local-cell" => calls(ClientCall::LocalCellGet),
+        "client-local-row" => calls(ClientCall::LocalRowValue),
         "iwarp-read-8" => fabrics(8, false),
         "iwarp-read-4096" => fabrics(4096, false),
         "iwarp-write-8" => fabrics(8, true),

@@ -6,6 +6,7 @@ use crate::deadline::Deadline;
 use crate::encoding::{Decoded, Encoding, Room, Seal};
 use crate::error::Error;
 use crate::error::reason::Reason;
+use crate::location::SegmentLocation;
 use crate::value::{Stamp, Versioned};
 use ddss_core::limits::VALUE_BYTES_MAX;
 use ddss_core::{BadArgument, Failure, Model, Version};
@@ -85,6 +86,23 @@ impl Segment {
         }
     }
 
+    /// Reads a value of fixed length in place by one read; `None` if the daemon has to serve the get, or `read` did not succeed. Inlined
+    /// into the caller, whose value lies where it wants it.
+    #[inline(always)]
+    pub(crate) async fn value_in_place<T: Encoding + ?Sized>(
+        &self,
+        read: impl FnOnce(&SegmentLocation, &mut [u8]) -> Option<Stamp>,
+    ) -> Option<Versioned<T::Output>> {
+        let len = T::LEN.filter(|_| T::FIRST_READ.is_none())?;
+        let mut buffer = T::buffer(len, Seal);
+        let stamp = read(self.location(), T::bytes_mut(&mut buffer, Seal))?;
+        self.spend_budget(1, len).await;
+        match T::decode(buffer, Seal) {
+            Decoded::Value(value) => Some(Versioned { value, stamp }),
+            Decoded::Longer(_) | Decoded::Invalid(_) => None,
+        }
+    }
+
     /// Encodes a value for `room` bytes.
     #[inline]
     pub(crate) fn encoded<'a, T: Encoding + ?Sized>(
@@ -160,7 +178,18 @@ impl<T: Encoding + ?Sized> Cell<T> {
     }
 
     /// Reads the value atomically.
+    #[inline(always)]
     pub async fn get(&self) -> Result<Versioned<T::Output>, Error> {
+        let at = self.offset;
+        match self.segment.value_in_place::<T>(|location, into| location.read_locally(at, into)).await {
+            Some(value) => Ok(value),
+            None => self.get_otherwise().await,
+        }
+    }
+
+    /// Reads a value that cannot be read in place at once.
+    #[inline(never)]
+    async fn get_otherwise(&self) -> Result<Versioned<T::Output>, Error> {
         // A read in place needs no deadline, and a value that takes two reads has one.
         let time = T::FIRST_READ.map(|_| self.segment.time().started());
         self.segment.get_value::<T>(time, self.offset, self.room()).await

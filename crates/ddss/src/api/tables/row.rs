@@ -8,6 +8,7 @@ use super::table::Table;
 use super::twin;
 use crate::encoding::Encoding;
 use crate::error::Error;
+use crate::location::SegmentLocation;
 use crate::options::{LockOptions, PutOptions};
 use crate::value::{Stamp, Versioned};
 use ddss_core::Version;
@@ -56,7 +57,19 @@ impl<T: ?Sized> Table<T> {
 #[twin]
 impl<T: Encoding + ?Sized> Row<'_, T> {
     /// Reads the value of the row.
+    #[inline(always)]
     pub async fn get(&self) -> Result<Versioned<T::Output>, Error> {
+        let row = self.row;
+        let read = |location: &SegmentLocation, into: &mut [u8]| location.read_row_locally(row, 0, into);
+        match self.table.segment().value_in_place::<T>(read).await {
+            Some(value) => Ok(value),
+            None => self.get_otherwise().await,
+        }
+    }
+
+    /// Reads a value that cannot be read in place at once.
+    #[inline(never)]
+    async fn get_otherwise(&self) -> Result<Versioned<T::Output>, Error> {
         let (place, segment) = (self.at("get", 0, 0)?, self.table.segment());
         let time = T::FIRST_READ.map(|_| segment.time().started());
         segment.get_value::<T>(time, place, self.room()).await
