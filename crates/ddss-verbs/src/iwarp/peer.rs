@@ -79,6 +79,8 @@ pub(crate) struct Peer {
     pub(crate) received: usize,
     /// Receives with data since the last sleep.
     pub(crate) busy_receives: u32,
+    /// Consecutive sleeps without a byte between them.
+    pub(crate) quiet_sleeps: u8,
     /// Flags that epoll watches the socket for.
     pub(crate) watched: EventFlags,
     /// The socket is not readable for epoll until [`LOW_WATER_BYTES`] have arrived.
@@ -119,6 +121,7 @@ impl Peer {
             quiet_polls: 0,
             received: 0,
             busy_receives: 0,
+            quiet_sleeps: 0,
             watched: EventFlags::empty(),
             low_water: false,
             closing: false,

@@ -41,6 +41,9 @@ const POLLS_PER_WAIT_BACKLOG: u32 = 16;
 const BYTES_PER_WAIT: usize = 128 << 10;
 /// Minimum that one packet counts towards that limit.
 const PACKET_BYTES: usize = 4 << 10;
+/// Sleeps in a row without a byte between them after which a connection frees the buffers of its last burst. A caller that waits for each
+/// answer sleeps between two bursts: memory that was freed there would be faulted in again, some 100 pages for a put of 1 MiB.
+const QUIET_SLEEPS_MAX: u8 = 16;
 /// Receives with data since the last sleep after which epoll stops watching a hot connection. Being watched costs each
 /// packet some 0.2 us.
 const BUSY_RECEIVES_MIN: u32 = 64;
@@ -80,8 +83,8 @@ impl Iwarp {
     pub(super) fn prepare_to_sleep(&mut self) -> bool {
         for index in 0..self.hot.len() {
             if let Some(mut peer) = self.peers.take(self.hot[index]) {
-                if peer.busy_receives == 0 {
-                    // Nothing arrived since the last sleep either.
+                peer.quiet_sleeps = if peer.busy_receives == 0 { peer.quiet_sleeps.saturating_add(1) } else { 0 };
+                if peer.quiet_sleeps == QUIET_SLEEPS_MAX {
                     peer.connection.shrink_buffers();
                 }
                 peer.busy_receives = 0;
