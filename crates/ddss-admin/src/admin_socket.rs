@@ -32,6 +32,11 @@ pub enum AdminRequest {
         #[serde(default)]
         force: bool,
     },
+    /// Hands the leadership over to a voter.
+    Lead {
+        /// Id of the voter.
+        node: u16,
+    },
     /// Reports names of the directory, in their order.
     Names {
         /// Name after which the report begins.
@@ -77,6 +82,11 @@ pub enum AdminResponse {
     Copying {
         /// Number of these segments.
         uncopied: usize,
+    },
+    /// The node leads the cluster.
+    Leads {
+        /// Id of the leader.
+        leader: u16,
     },
     /// The next names of the directory; none means that there are no more.
     Names {

@@ -8,8 +8,8 @@ pub(crate) mod river;
 pub(crate) mod values;
 
 pub(crate) use crate::arguments::cluster::{
-    BackupCommand, ClusterCommand, JoinOptions, LeaveOptions, MembershipCommand, RecoverOptions, RestoreOptions,
-    SnapshotOptions,
+    BackupCommand, ClusterCommand, JoinOptions, LeadOptions, LeaveOptions, MembershipCommand, RecoverOptions,
+    RestoreOptions, SnapshotOptions,
 };
 pub(crate) use crate::arguments::values::{DaemonOptions, SegmentOptions, model};
 

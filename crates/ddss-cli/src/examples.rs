@@ -235,6 +235,12 @@ Examples:
   ddss cluster join 10.0.0.1:7400 -   reads the token from standard input
   ddssd --listen 10.0.0.2:7400        then start the node, which joins";
 
+pub(crate) const CLUSTER_LEAD: &str = "\
+Examples:
+  ddss cluster lead 2   before node 1, the leader, is taken down
+
+The node must vote (`ddss nodes`). A leader hands over by itself as it ends.";
+
 pub(crate) const CLUSTER_LEAVE: &str = "\
 Examples:
   ddss cluster leave           refused if a segment exists only here

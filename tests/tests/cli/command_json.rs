@@ -318,6 +318,7 @@ fn a_cluster_comes_and_goes(one: &Daemon, held: &Held) {
     assert_eq!(taken[0]["segments"], verified[0]["segments"], "{taken:?} {verified:?}");
     held.of(two.folder(), &["cluster", "restore", &file, "--skip-existing"]);
     held.of(two.folder(), &["cluster", "status"]);
+    held.of(two.folder(), &["cluster", "lead", "1"]);
     held.of(two.folder(), &["cluster", "leave"]);
     nodes(2);
     three.kill().unwrap();

@@ -30,7 +30,7 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["bench"] => &["--dir", "/nowhere"],
         ["top"] => &["--once", "--interval-ms", "100"],
         ["cluster", "join"] => &["127.0.0.1:7", "no-such-token"],
-        ["cluster", "remove"] => &["9"],
+        ["cluster", "remove" | "lead"] => &["9"],
         ["cluster", "snapshot" | "restore"] => &["/nowhere/file"],
         ["cluster", "recover"] => &[],
         ["map", "allocate"] => &["m", "8", "--key-bytes", "8", "--value-bytes", "8"],

@@ -45,6 +45,7 @@ const ASKING: &[&str] = &[
     "trace x",
     "doctor",
     "cluster status",
+    "cluster lead 2",
     "cluster leave",
 ];
 

@@ -7,6 +7,7 @@ mod health;
 mod log_throttle;
 mod memory_limit;
 mod metrics;
+mod moves;
 mod packages;
 mod preflight;
 mod recovery;

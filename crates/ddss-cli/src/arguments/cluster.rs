@@ -41,6 +41,9 @@ pub(crate) enum MembershipCommand {
     /// Prepare this node to join a cluster when its daemon starts
     #[command(after_help = examples::CLUSTER_JOIN)]
     Join(JoinOptions),
+    /// Let a voter lead the cluster
+    #[command(after_help = examples::CLUSTER_LEAD)]
+    Lead(LeadOptions),
     /// Remove the node of the running daemon from its cluster, with the names of its segments
     #[command(after_help = examples::CLUSTER_LEAVE)]
     Leave(LeaveOptions),
@@ -60,6 +63,15 @@ pub(crate) struct JoinOptions {
     pub(crate) token: String,
     #[command(flatten)]
     pub(crate) state: StateOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LeadOptions {
+    /// Node number
+    #[arg(value_parser = node)]
+    pub(crate) node: NodeId,
+    #[command(flatten)]
+    pub(crate) place: DaemonOptions,
 }
 
 #[derive(Args, Debug)]

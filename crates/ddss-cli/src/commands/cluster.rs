@@ -1,6 +1,6 @@
 //! The commands `cluster` and `nodes`: create a cluster, join, leave, and show its state.
 
-use crate::arguments::{DaemonOptions, JoinOptions, LeaveOptions, MembershipCommand, StateOptions};
+use crate::arguments::{DaemonOptions, JoinOptions, LeadOptions, LeaveOptions, MembershipCommand, StateOptions};
 use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
 use crate::output::terminal_text::{print_note, print_sentence};
@@ -24,6 +24,7 @@ pub(crate) fn run(command: &MembershipCommand, json: bool) -> Result<(), Command
         MembershipCommand::Init(place) => init(place, json),
         MembershipCommand::Token(place) => token(place, json),
         MembershipCommand::Join(options) => join(options, json),
+        MembershipCommand::Lead(options) => lead(options, json),
         MembershipCommand::Leave(LeaveOptions { force, place }) => print_removal(
             ask(place, &AdminRequest::Leave { force: *force })?,
             "left the cluster: the daemon ends",
@@ -119,6 +120,16 @@ fn ask(place: &DaemonOptions, ask: &AdminRequest) -> Result<AdminResponse, Comma
         }
         Err(error) => Err(CommandError::system(QUERY_CLUSTER)(error)),
     }
+}
+
+fn lead(LeadOptions { node, place }: &LeadOptions, json: bool) -> Result<(), CommandError> {
+    match ask(place, &AdminRequest::Lead { node: node.0 })? {
+        AdminResponse::Leads { leader } if json => println!("{}", json!({ "leader": leader })),
+        AdminResponse::Leads { leader } => println!("node {leader} leads"),
+        AdminResponse::Refused(why) => return Err(CommandError::Refused(why)),
+        _ => return Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),
+    }
+    Ok(())
 }
 
 /// Prints the answer to the removal of a node.

@@ -26,6 +26,8 @@ use tokio::task::JoinSet;
 
 /// Maximum time to remove a node: a new leader may have to be found, and a lease has to expire.
 const REMOVE_MAX: Duration = Duration::from_secs(9);
+/// Maximum time to hand the leadership over, and until this node sees it.
+const LEAD_MAX: Duration = Duration::from_secs(5);
 /// Interval at which a leaving node asks for the progress of its copies, and the maximum time of one call.
 const COPIES_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const COPIES_CALL_MAX: Duration = Duration::from_secs(2);
@@ -33,6 +35,8 @@ const COPIES_CALL_MAX: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Maximum time to send a response.
 const SEND_MAX: Duration = Duration::from_secs(2);
+/// Reason of a refusal if the leader's reply has the wrong type.
+const OTHER_RELEASE: &str = "the leader sent a reply of the wrong type: run the same release on all nodes";
 /// Maximum size of a request.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
@@ -77,6 +81,7 @@ async fn serve_connection(context: &Context, mut stream: UnixStream, state_folde
         Ok(AdminRequest::Status) => context.status().await,
         Ok(AdminRequest::Names { after }) => context.names_after(after.as_deref()),
         Ok(AdminRequest::Remove { node, force }) => context.request_removal(node, force, false).await,
+        Ok(AdminRequest::Lead { node }) => context.lead(node).await,
         Ok(AdminRequest::Leave { force }) => context.leave(force, &state_folder, &mut write).await?,
         Err(error) => AdminResponse::Refused(error.to_string()),
     };
@@ -209,6 +214,23 @@ impl Context {
         answer
     }
 
+    /// Lets a voter lead, and waits until this node sees it.
+    async fn lead(&self, node: u16) -> AdminResponse {
+        let end = Instant::now() + LEAD_MAX;
+        match self.ask_leader(&Call::Transfer { node }, LEAD_MAX).await {
+            Ok(Reply::Done) => {}
+            Ok(Reply::Refused(why)) => return AdminResponse::Refused(why),
+            Ok(_) => return AdminResponse::Refused(OTHER_RELEASE.to_owned()),
+            Err(error) => return AdminResponse::Refused(format!("node {node} does not lead: {error}")),
+        }
+        let leads = self.raft.wait(Some(end.saturating_duration_since(Instant::now())));
+        let leads = leads.metrics(|metrics| metrics.current_leader == Some(node.into()), "the new leader is seen");
+        match leads.await {
+            Ok(_) => AdminResponse::Leads { leader: node },
+            Err(_) => AdminResponse::Refused(format!("node {node} was elected, and this node does not see it yet")),
+        }
+    }
+
     async fn request_removal(&self, node: u16, force: bool, leaves: bool) -> AdminResponse {
         match self.ask_leader(&Call::Remove { node, force, leaves }, REMOVE_MAX).await {
             // A repeated request whose first reply was lost.
@@ -216,9 +238,7 @@ impl Context {
             Ok(Reply::NotMember) => AdminResponse::Refused("this node was removed from the cluster".to_owned()),
             Ok(Reply::Removed { dropped, uncopied }) => left(dropped, &uncopied),
             Ok(Reply::Refused(why)) => AdminResponse::Refused(why),
-            Ok(_) => AdminResponse::Refused(
-                "the leader sent a reply of the wrong type: run the same release on all nodes".to_owned(),
-            ),
+            Ok(_) => AdminResponse::Refused(OTHER_RELEASE.to_owned()),
             Err(error) => AdminResponse::Refused(format!("the cluster's leader does not answer: {error}")),
         }
     }

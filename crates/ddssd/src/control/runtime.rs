@@ -112,6 +112,7 @@ impl ControlPlane {
                             // Without a progress thread this node can be no home, and the cluster must notice.
                             () = supervisor.wait_for_failure() => {}
                         }
+                        context.hand_over_before_stop().await;
                         let _ = tokio::time::timeout(Duration::from_secs(1), context.raft.shutdown()).await;
                     }
                     Err(error) => drop(started.send(Err(error))),

@@ -70,6 +70,8 @@ pub(crate) struct MembershipChanges {
     pub(crate) fenced_nodes: FencedNodes,
     /// Nodes that are being removed.
     pub(crate) departing: DepartingNodes,
+    /// True while this leader hands over: it takes no proposal.
+    pub(crate) hands_over: Arc<AtomicBool>,
     /// True once this node does not belong to the cluster any more.
     pub(crate) has_left: Arc<AtomicBool>,
 }

@@ -167,6 +167,8 @@ impl Context {
             Call::Join { node, member } => Box::pin(self.as_leader(self.join(node, member))).await,
             Call::Announce { node, member, run } => Box::pin(self.as_leader(self.announce(node, member, run))).await,
             Call::Remove { node, force, leaves } => Box::pin(self.as_leader(self.remove(node, force, leaves))).await,
+            Call::Transfer { node } => Box::pin(self.as_leader(self.transfer_leadership(node))).await,
+            Call::Elect { term } => Box::pin(self.start_election(term)).await,
             Call::Probe => Reply::Done,
             Call::Release => Reply::Release(NodeRelease::ours()),
             Call::NotifyRemoved { node } => {
@@ -185,6 +187,9 @@ impl Context {
         // Refused at once: it would wait for disk space, and take effect after the caller has given up.
         if self.is_leader() && self.health.log_full.is_full() {
             return Reply::LogFull;
+        }
+        if self.membership.hands_over.load(Ordering::Acquire) {
+            return not_now_reply("the leadership is handed over");
         }
         // Refused for the same reason: it would wait for a majority.
         if self.is_leader() && !self.has_majority() {

@@ -67,6 +67,14 @@ pub(crate) enum Call {
     NotifyRemoved {
         node: u16,
     },
+    /// To the leader: hands the leadership over to a voter.
+    Transfer {
+        node: u16,
+    },
+    /// From the leader of that term to a voter: begins an election, and returns once the voter leads.
+    Elect {
+        term: u64,
+    },
     /// To any member: returns its release and its protocols. A node of protocol 16 does not know this call, and ends the
     /// stream.
     Release,

@@ -1,0 +1,3 @@
+//! Leadership and segments that move to another node.
+
+mod leadership;
