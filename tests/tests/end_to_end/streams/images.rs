@@ -1,9 +1,11 @@
 //! Images that get a stream as standard descriptor: their bytes keep their place, and a killed pump never looks like an end.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -89,7 +91,7 @@ fn relatives_of(acceptor: u32) -> String {
 }
 
 /// Returns the pump of the image that this process has started.
-fn wait_for_pump(acceptor: u32, program: &std::path::Path) -> Pid {
+fn wait_for_pump(acceptor: u32, program: &Path, errors: &Path) -> Pid {
     let end = Instant::now() + DEADLINE;
     let exe = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
     loop {
@@ -104,7 +106,13 @@ fn wait_for_pump(acceptor: u32, program: &std::path::Path) -> Pid {
         if let (true, Some(pump)) = (is_started, pump) {
             return Pid::from_raw(pump).unwrap();
         }
-        assert!(Instant::now() < end, "the image was not started: {}", relatives_of(acceptor));
+        let has_failed = std::fs::metadata(errors).is_ok_and(|written| written.len() > 0);
+        assert!(
+            Instant::now() < end && !has_failed,
+            "the image was not started: {:?}; {}",
+            std::fs::read_to_string(errors),
+            relatives_of(acceptor)
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -115,12 +123,13 @@ fn round(programs: &bypass::Programs, command: &str, word: &str, seed: u64, is_k
     let library = preload_library().unwrap();
     let mut accepting = Command::new(programs.dynamic());
     accepting.arg("inetd").args(command.split(' ')).env("LD_PRELOAD", &library).stdout(Stdio::piped());
-    let mut accepting = accepting.stderr(Stdio::null()).spawn().unwrap();
+    let errors = programs.folder.path().join("errors");
+    let mut accepting = accepting.stderr(File::create(&errors).unwrap()).spawn().unwrap();
     let port = port_of(&mut accepting).to_string();
     let mut connecting = child("talk_to_image");
     connecting.env(PORT, port).env("LD_PRELOAD", &library).env(SEED, seed.to_string()).stdin(Stdio::piped());
     let mut connecting = connecting.spawn().unwrap();
-    let pump = wait_for_pump(accepting.id(), &programs.dynamic());
+    let pump = wait_for_pump(accepting.id(), &programs.dynamic(), &errors);
     writeln!(connecting.stdin.take().unwrap(), "{word}").unwrap();
     if is_killed {
         std::thread::sleep(Duration::from_micros(Random::new(seed).below(DELAY_US)));
