@@ -44,7 +44,7 @@ impl OutgoingBytes<'_> {
             .take(length)
             .ok_or(Failure::Busy(Limit::Staging))?;
         let aside = self.segments.allocate_blocks(length.into());
-        let served_get = aside.and_then(|to| self.peers.served_gets.insert(to, length.into(), 1));
+        let served_get = aside.and_then(|to| self.peers.get_buffers.insert(to, length.into(), 1));
         let (Some(to), Some(served_get)) = (aside, served_get) else {
             if let Some(to) = aside {
                 self.segments.free_blocks(to, length.into());
@@ -86,7 +86,7 @@ impl OutgoingBytes<'_> {
             return true;
         }
         let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(bytes)) else { return false };
-        let Some(served_get) = self.peers.served_gets.insert(from, 0, 1) else {
+        let Some(served_get) = self.peers.get_buffers.insert(from, 0, 1) else {
             self.free_place(node, ticket.number());
             return false;
         };
@@ -106,7 +106,7 @@ impl OutgoingBytes<'_> {
     /// Frees bytes that the fabric has taken, or never will.
     pub(crate) fn sent(&mut self, served_get: ServedGetId) {
         // An entry of length zero refers to bytes in a segment.
-        if let Some((at, bytes)) = self.peers.served_gets.remove(served_get).filter(|&(_, bytes)| bytes > 0) {
+        if let Some((at, bytes)) = self.peers.get_buffers.remove(served_get).filter(|&(_, bytes)| bytes > 0) {
             self.segments.free_blocks(at, bytes);
         }
     }

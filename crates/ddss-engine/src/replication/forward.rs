@@ -43,7 +43,7 @@ impl Replication<'_> {
             None
         };
         let at = if bytes > 0 { self.segments.allocate_blocks(bytes.into()) } else { Some(0) };
-        let served_get = at.filter(|_| is_staged).and_then(|at| self.peers.served_gets.insert(at, bytes.into(), 2));
+        let served_get = at.filter(|_| is_staged).and_then(|at| self.peers.get_buffers.insert(at, bytes.into(), 2));
         let (Some(at), true) = (at, served_get.is_some() == is_staged) else {
             if let Some(at) = at.filter(|_| bytes > 0) {
                 self.segments.free_blocks(at, bytes.into());

@@ -3,6 +3,7 @@
 
 pub(crate) mod action_queue;
 pub(crate) mod clients;
+pub(crate) mod get_buffers;
 pub(crate) mod lock_queue;
 pub(crate) mod memory;
 pub(crate) mod name_claims;
@@ -14,4 +15,3 @@ pub(crate) mod read_cache;
 pub(crate) mod remote_locks;
 pub(crate) mod replication;
 pub(crate) mod segments;
-pub(crate) mod served_gets;

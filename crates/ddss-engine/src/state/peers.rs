@@ -2,8 +2,8 @@
 //! their way to them.
 
 use crate::config::Now;
+use crate::state::get_buffers::GetBuffers;
 use crate::state::memory::staging::Staging;
-use crate::state::served_gets::ServedGets;
 use ddss_core::limits::REMOTE_SEGMENTS_MAX;
 use ddss_core::{HybridClock, Name, NodeId, RemoteWindow, SegmentId, SegmentInfo, Timestamp};
 use foldhash::HashMap;
@@ -49,7 +49,7 @@ impl Peer {
 pub(crate) struct Peers {
     by_id: BTreeMap<NodeId, Peer>,
     /// Pool bytes on their way to peers.
-    pub(crate) served_gets: ServedGets,
+    pub(crate) get_buffers: GetBuffers,
 }
 
 impl Peers {

@@ -5,12 +5,12 @@ use ddss_core::limits::OPERATIONS_MAX;
 
 /// All bytes on their way out: pool offset, length, and number of users.
 #[derive(Debug, Default)]
-pub(crate) struct ServedGets {
+pub(crate) struct GetBuffers {
     places: Vec<Option<(u64, u64, u8)>>,
     free: Vec<u32>,
 }
 
-impl ServedGets {
+impl GetBuffers {
     pub(crate) fn insert(&mut self, at: u64, bytes: u64, uses: u8) -> Option<ServedGetId> {
         assert!(uses > 0, "an entry has users");
         if let Some(place) = self.free.pop() {
