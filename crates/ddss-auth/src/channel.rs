@@ -3,33 +3,38 @@
 //! Each direction has its own counter, so a message that is lost, duplicated, altered or from another connection does
 //! not open.
 
+use crate::frame::{FrameOpener, FrameSealer, FrameSecrets, SealError};
 use snow::TransportState;
 use std::fmt;
 
 /// Bytes that a seal adds.
 pub const SEAL_BYTES: usize = 16;
 
-/// A message does not open: it is not from the other end of this connection, or out of order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a message does not open under the key of its connection")]
-pub struct SealError;
-
 /// One end of an authenticated connection.
-pub struct Channel(TransportState);
+pub struct Channel {
+    state: TransportState,
+    /// Until they are taken.
+    frames: Option<FrameSecrets>,
+}
 
 impl Channel {
-    pub(crate) fn new(state: TransportState) -> Self {
-        Self(state)
+    pub(crate) fn new(state: TransportState, frames: FrameSecrets) -> Self {
+        Self { state, frames: Some(frames) }
+    }
+
+    /// Returns the keys for the frames that carry this connection's bytes, once: a second pair would repeat nonces.
+    pub fn take_frame_keys(&mut self) -> Option<(FrameSealer, FrameOpener)> {
+        self.frames.take()?.derive()
     }
 
     /// Seals the next message into `sealed`, and returns its length.
     pub fn seal(&mut self, plain: &[u8], sealed: &mut [u8]) -> Result<usize, SealError> {
-        self.0.write_message(plain, sealed).map_err(|_| SealError)
+        self.state.write_message(plain, sealed).map_err(|_| SealError)
     }
 
     /// Opens the next message into `plain`, and returns its length.
     pub fn open(&mut self, sealed: &[u8], plain: &mut [u8]) -> Result<usize, SealError> {
-        self.0.read_message(sealed, plain).map_err(|_| SealError)
+        self.state.read_message(sealed, plain).map_err(|_| SealError)
     }
 }
 

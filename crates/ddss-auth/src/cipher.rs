@@ -37,7 +37,7 @@ impl CryptoResolver for Primitives {
 struct ExpandedKey(Aes256Gcm);
 
 /// Section 12.4 of the Noise specification: four zero bytes and the big-endian counter.
-fn nonce(count: u64) -> [u8; 12] {
+pub(crate) fn nonce(count: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&count.to_be_bytes());
     nonce

@@ -25,6 +25,7 @@
 
 use crate::channel::Channel;
 use crate::cipher::Primitives;
+use crate::frame::FrameSecrets;
 use snow::{Builder, HandshakeState};
 use std::fmt;
 
@@ -120,6 +121,15 @@ fn check_clear_part(ours: u8, theirs: &[u8]) -> Result<(), HandshakeError> {
     }
 }
 
+/// Makes the channel of a handshake after both messages.
+fn open_channel(mut state: HandshakeState) -> Result<Channel, HandshakeError> {
+    let is_initiator = state.is_initiator();
+    let (first, second) = state.dangerously_get_raw_split();
+    let (sending, receiving) = if is_initiator { (first, second) } else { (second, first) };
+    let state = state.into_transport_mode().map_err(|_| HandshakeError::Unable)?;
+    Ok(Channel::new(state, FrameSecrets { sending, receiving }))
+}
+
 /// Connecting side of a handshake.
 pub struct Initiator {
     state: Box<HandshakeState>,
@@ -138,8 +148,7 @@ impl Initiator {
     /// Processes the answer. Returns the peer's identity and a channel whose messages are fresh.
     pub fn finish(mut self, answer: &[u8]) -> Result<(Identity, Channel), HandshakeError> {
         let theirs = read(&mut self.state, self.release, answer)?;
-        let state = self.state.into_transport_mode().map_err(|_| HandshakeError::Unable)?;
-        Ok((theirs, Channel::new(state)))
+        Ok((theirs, open_channel(*self.state)?))
     }
 }
 
@@ -174,14 +183,14 @@ pub fn respond(key: &Key, context: &Context, ours: &Identity, hello: &[u8]) -> R
     let mut state = builder(key, &prologue)?.build_responder().map_err(|_| HandshakeError::Unable)?;
     let theirs = read(&mut state, context.release, hello)?;
     let message = write(&mut state, context.release, ours)?;
-    let state = state.into_transport_mode().map_err(|_| HandshakeError::Unable)?;
-    Ok(Answer { theirs, message, channel: Channel::new(state) })
+    Ok(Answer { theirs, message, channel: open_channel(state)? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::{SEAL_BYTES, SealError};
+    use crate::channel::SEAL_BYTES;
+    use crate::frame::SealError;
 
     const KEY: Key = [3; 32];
     const OTHER: Key = [4; 32];
@@ -295,7 +304,7 @@ mod tests {
             let answer = write(&mut two, 12, &TWO).unwrap();
             assert_eq!(hex(&answer), second);
             assert_eq!(read(&mut one, 12, &answer).unwrap(), TWO);
-            let mut channel = Channel::new(one.into_transport_mode().unwrap());
+            let mut channel = open_channel(one).unwrap();
             let mut sealed = [0; 64];
             let length = channel.seal(b"welcome", &mut sealed).unwrap();
             assert_eq!(hex(&sealed[..length]), "b6e6850ae1e1bc7bbb27776a03be2a093478b3d338c137");

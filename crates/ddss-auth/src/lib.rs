@@ -5,7 +5,7 @@
 //!
 //! - [`Initiator`] connects, [`respond`] accepts. Both have the same [`Key`] and the same [`Context`].
 //! - Each side names itself with an [`Identity`]. It is believed only as far as the holders of the key are.
-//! - A [`Channel`] seals and opens what follows.
+//! - A [`Channel`] seals and opens what follows: messages, or with [`FrameSealer`] and [`FrameOpener`] all bytes of a connection.
 //!
 //! ```
 //! use ddss_auth::{Context, Initiator, respond};
@@ -25,9 +25,11 @@
 
 mod channel;
 mod cipher;
+mod frame;
 mod handshake;
 
-pub use channel::{Channel, SEAL_BYTES, SealError};
+pub use channel::{Channel, SEAL_BYTES};
+pub use frame::{FrameOpener, FrameSealer, SealError, TAG_BYTES, Tag};
 pub use handshake::{
     Answer, Context, HELLO_BYTES, HandshakeError, IDENTITY_BYTES, Identity, Initiator, KEY_BYTES, Key, refusal, respond,
 };
