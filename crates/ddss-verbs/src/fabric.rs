@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::events::Events;
 use crate::id::{PeerId, RegionId};
 use crate::parts::Parts;
+use crate::sealing::Sealing;
 use crate::work::{PostError, Work};
 
 /// Operations that a window allows.
@@ -92,6 +93,8 @@ pub struct Capabilities {
     /// True if [`Fabric::set_admission_filter`] works: a thread of the fabric accepts and judges unauthenticated
     /// peers.
     pub has_admission_filter: bool,
+    /// True if [`Fabric::connect_sealed`] and [`Fabric::seal`] work: the owner's ciphers seal every byte of a connection.
+    pub can_seal: bool,
     /// Places where the fabric carries out its work.
     pub parts: Parts,
 }
@@ -210,6 +213,28 @@ pub trait Fabric: Send {
     /// # Errors
     /// The peer table is full, the hello is too long, or no socket can be created.
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError>;
+
+    /// Starts to connect as [`connect`](Self::connect) does, for a connection that the owner [seals](Self::seal) at
+    /// *connected*. Nothing can be posted before.
+    ///
+    /// # Errors
+    /// As of [`connect`](Self::connect); [`Unsupported`](io::ErrorKind::Unsupported) without the
+    /// [capability](Capabilities::can_seal).
+    fn connect_sealed(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
+        let _ = (address, hello);
+        Err(FabricError::System("seal a connection", io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Seals every byte of a connection behind the hellos: on the connecting side at *connected*, on the accepting side
+    /// before [`accept`](Self::accept). Both owners have to do so.
+    ///
+    /// # Errors
+    /// The peer is gone or in another state; [`Unsupported`](io::ErrorKind::Unsupported) without the
+    /// [capability](Capabilities::can_seal).
+    fn seal(&mut self, peer: PeerId, sealing: Sealing) -> Result<(), FabricError> {
+        let _ = (peer, sealing);
+        Err(FabricError::System("seal a connection", io::ErrorKind::Unsupported.into()))
+    }
 
     /// Accepts a peer that requested a connection.
     ///

@@ -75,6 +75,7 @@ mod memory;
 mod parts;
 #[cfg(feature = "rdma")]
 pub mod rdma;
+mod sealing;
 pub mod sim;
 mod slab;
 mod sys;
@@ -90,5 +91,6 @@ pub use id::{PeerId, RegionId};
 pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};
 pub use parts::{Parts, Place};
+pub use sealing::{Sealing, TAG_BYTES};
 pub use terminate_code::TerminateCode;
 pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

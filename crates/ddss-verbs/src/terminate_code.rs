@@ -81,8 +81,8 @@ faults! {
     DDP_UNTAGGED_VERSION = 1, 2, 0x06, "invalid ddp version";
     /// MPA: the connection is lost.
     MPA_LOST = 2, 0, 0x01, "connection lost";
-    /// MPA: checksum mismatch.
-    MPA_CRC = 2, 0, 0x02, "crc mismatch";
+    /// MPA: wrong checksum, or wrong tag of a sealed frame.
+    MPA_CRC = 2, 0, 0x02, "crc or tag mismatch";
     /// MPA: a marker and a length that do not match, or a frame that is too short.
     MPA_FRAME = 2, 0, 0x03, "marker and length mismatch";
     /// MPA: invalid start frame.

@@ -24,7 +24,7 @@ const RULES: &[MemberRule] = &[
     // Only daemons and simulations run the engine: a change of it changes no client and no command.
     rule("ddss-engine", &["ddss-core"], &[]),
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
-    rule("ddss-verbs", &["ddss-admission"], &["ddss-sdp"]),
+    rule("ddss-verbs", &["ddss-admission"], &["ddss-auth", "ddss-sdp"]),
     rule("ddss-runtime", &[], &[]),
     rule("ddss-sdp", &[], &[]),
     // The examples of the client crate start a daemon of their own.

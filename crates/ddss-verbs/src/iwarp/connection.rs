@@ -5,6 +5,8 @@
 //!   AwaitReply   request sent                AwaitRequest     nothing yet
 //!     |                                      AwaitAccept      the owner was asked
 //!     |                                      AwaitFirstFrame  reply sent; silent until a first frame arrives
+//!   AwaitKeys    sealed: the owner has them    |
+//!     |                                        |
 //!   Open  <------------------------------->  Open
 //!              Ended (from any stage): everything is reported, only the send queue may still drain
 //! ```
@@ -37,6 +39,7 @@ use crate::id::{PeerId, RegionId};
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::NegotiatedTerms;
 use crate::memory::{RegionTable, Windows};
+use crate::sealing::Sealing;
 
 use arriving::Arriving;
 use context::PeerRequest;
@@ -54,6 +57,7 @@ pub(crate) enum Stage {
     AwaitRequest,
     AwaitAccept,
     AwaitReply,
+    AwaitKeys,
     AwaitFirstFrame,
     Open,
     Ended,
@@ -71,6 +75,10 @@ pub(crate) struct Connection {
     connected: bool,
     /// True if the next step reports *connected* to the owner.
     has_unreported_connect: bool,
+    /// True if nothing but the start frames travels in the clear.
+    is_sealed: bool,
+    /// Ciphers of an accepting side that has not accepted yet.
+    sealing: Option<Sealing>,
     send_queue: SendQueue,
     pub(crate) windows: Windows,
 
@@ -104,6 +112,8 @@ impl Connection {
             terms,
             connected: false,
             has_unreported_connect: false,
+            is_sealed: false,
+            sealing: None,
             send_queue: SendQueue::default(),
             windows: Windows::default(),
             work: PostedWork::new(seed),

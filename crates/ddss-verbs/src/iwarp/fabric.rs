@@ -32,6 +32,7 @@ use crate::iwarp::socket;
 use crate::limits::{HELLO_BYTES_MAX, PEERS_MAX, SNAPSHOT_BYTES, WORK_BYTES_MAX, is_message_limit};
 use crate::memory::{KeySource, RegionTable};
 use crate::parts::Parts;
+use crate::sealing::Sealing;
 use crate::work::{PostError, PostErrorKind, Work};
 
 use acceptor::Acceptor;
@@ -153,6 +154,7 @@ impl Fabric for Iwarp {
             has_remote_write_completion: false,
             can_report_refusals: true,
             has_admission_filter: true,
+            can_seal: true,
             parts: Parts::of_user_space(self.config.crc, self.config.markers),
         }
     }
@@ -177,7 +179,15 @@ impl Fabric for Iwarp {
     }
 
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
-        self.start_connect(address, hello)
+        self.start_connect(address, hello, false)
+    }
+
+    fn connect_sealed(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
+        self.start_connect(address, hello, true)
+    }
+
+    fn seal(&mut self, peer: PeerId, sealing: Sealing) -> Result<(), FabricError> {
+        self.seal_connection(peer, sealing)
     }
 
     fn accept(&mut self, peer: PeerId, hello: &[u8]) -> Result<(), FabricError> {

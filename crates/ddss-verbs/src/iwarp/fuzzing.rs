@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod path_coverage;
+pub mod sealed;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -95,6 +96,10 @@ struct Side {
 
 impl Side {
     fn new(config: &IwarpConfig, connects: bool) -> Self {
+        Self::open(config, connects, false)
+    }
+
+    fn open(config: &IwarpConfig, connects: bool, is_sealed: bool) -> Self {
         let (memory, regions) = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(register);
         let region = regions[usize::from(!connects)];
         memory.mapping(region).copy_in(0, &[GUARD; MEMORY_BYTES as usize]);
@@ -102,7 +107,7 @@ impl Side {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let config = Arc::new(config.clone());
         let mut connection = if connects {
-            Connection::connecting(id, address, config, 7, b"hello")
+            Connection::connecting(id, address, config, 7, b"hello", is_sealed)
         } else {
             Connection::accepting(id, address, config, 7)
         };
@@ -149,8 +154,8 @@ impl Side {
             bytes = &bytes[count..];
         }
         self.partial_frame.extend_from_slice(bytes);
-        let partial_frame = std::mem::take(&mut self.partial_frame);
-        let used = self.with(|connection, cx| connection.receive(&partial_frame, cx));
+        let mut partial_frame = std::mem::take(&mut self.partial_frame);
+        let used = self.with(|connection, cx| connection.receive(&mut partial_frame, cx));
         assert!(used <= partial_frame.len(), "no more bytes are used than offered");
         self.partial_frame.extend_from_slice(&partial_frame[used..]);
         assert!(self.partial_frame.len() <= 70_000, "an incomplete frame is bounded");

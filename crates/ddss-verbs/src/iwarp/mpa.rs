@@ -5,12 +5,14 @@
 //!         revision 2, S set: private data starts with
 //!         A B ird(14) | C D ord(14)          A peer to peer, ready by B send, C write, D read
 //! frame:  length (2) | ULPDU (length) | 0..3 padding | CRC32c (4, least significant byte first)
+//! sealed: length (2) | ULPDU (length), encrypted | tag (16), over the length too
 //! ```
 //!
 //! With markers, each 512 bytes of the stream, counted from the first frame, are preceded by `0 (2) | distance back to
 //! the start of the frame (2)`.
 
 use crate::iwarp::config::{IwarpConfig, Revision};
+use crate::sealing::TAG_BYTES;
 use crate::sys::crc;
 use crate::terminate_code::TerminateCode;
 
@@ -41,6 +43,11 @@ const LIMIT_MASK: u16 = 0x3fff;
 /// Returns the length of a frame with a ULPDU of `ulpdu` bytes, without markers.
 pub(crate) const fn frame_bytes(ulpdu: usize) -> usize {
     (2 + ulpdu).next_multiple_of(4) + 4
+}
+
+/// Returns the length of a sealed frame with a ULPDU of `ulpdu` bytes. It has no markers, no padding and no CRC.
+pub(crate) const fn sealed_frame_bytes(ulpdu: usize) -> usize {
+    2 + ulpdu + TAG_BYTES
 }
 
 /// Direction of a start frame.
@@ -343,6 +350,23 @@ impl<'a> Frame<'a> {
         let (payload, padding) = rest.split_at(self.ulpdu_bytes - at);
         let value = sum_payload(crc::checksum(head), payload);
         crc::append(value, padding).to_le_bytes() == *sum
+    }
+}
+
+/// A complete sealed frame at the front of a stream, not yet opened.
+pub(crate) struct SealedFrame<'a> {
+    /// Length of the ULPDU, as it travels.
+    pub(crate) length: &'a [u8],
+    pub(crate) ulpdu: &'a mut [u8],
+    pub(crate) tag: &'a [u8; TAG_BYTES],
+}
+
+impl<'a> SealedFrame<'a> {
+    /// Finds a sealed frame at the front. `None` if more bytes are needed.
+    pub(crate) fn take(bytes: &'a mut [u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first_chunk_mut::<2>()?;
+        let (ulpdu, rest) = rest.split_at_mut_checked(usize::from(u16::from_be_bytes(*length)))?;
+        Some(Self { length, ulpdu, tag: rest.first_chunk()? })
     }
 }
 

@@ -35,6 +35,10 @@ const _: () = {
         "a marked frame fits the buffer"
     );
     assert!(
+        super::mpa::sealed_frame_bytes(u16::MAX as usize) <= PARTIAL_FRAME_BYTES_MAX,
+        "a sealed frame fits the buffer"
+    );
+    assert!(
         super::mpa::START_BYTES + super::mpa::PRIVATE_BYTES_MAX <= PARTIAL_FRAME_BYTES_MAX,
         "a start frame fits the buffer"
     );
@@ -194,7 +198,7 @@ impl Peer {
         let room = &mut scratch.bytes[buffered..buffered + wanted];
         let (_, count) = rustix::net::recv(&self.socket, room, RecvFlags::DONTWAIT)?;
         if count > 0 && self.link == Link::Up {
-            let bytes = &scratch.bytes[..buffered + count];
+            let bytes = &mut scratch.bytes[..buffered + count];
             let used = self.connection.receive(bytes, cx);
             self.buffer_rest(&scratch.bytes[used..buffered + count]);
         }
@@ -215,7 +219,7 @@ impl Peer {
         if placed > 0 {
             self.connection.advance_placement(placed, cx);
         }
-        let more = &scratch.bytes[..count - placed];
+        let more = &mut scratch.bytes[..count - placed];
         let used = self.connection.receive(more, cx);
         self.buffer_rest(&scratch.bytes[used..count - placed]);
         Ok((count, count < bytes + HEADER_RECEIVE_BYTES))

@@ -8,9 +8,10 @@
 use std::collections::VecDeque;
 
 use crate::id::RegionId;
-use crate::iwarp::mpa::{MarkedFrame, frame_bytes, marked_frame_bytes};
+use crate::iwarp::mpa::{MarkedFrame, frame_bytes, marked_frame_bytes, sealed_frame_bytes};
 use crate::limits::{SEND_QUEUE_BYTES, SNAPSHOT_BYTES};
 use crate::memory::RegionTable;
+use crate::sealing::{Seal, TAG_BYTES};
 use crate::sys::{Part, crc};
 
 /// Buffer that a quiet connection retains: one answer of [`SNAPSHOT_BYTES`] and the small messages around it. An
@@ -40,6 +41,27 @@ pub(crate) enum Payload<'a> {
     },
 }
 
+/// End of a frame, which protects it.
+#[derive(Default)]
+pub(crate) enum Integrity {
+    /// Zeros.
+    #[default]
+    None,
+    Crc,
+    /// The tag of the cipher, which encrypts all but the length.
+    Sealed(Seal),
+}
+
+impl Integrity {
+    pub(crate) fn of_crc(crc: bool) -> Self {
+        if crc { Self::Crc } else { Self::None }
+    }
+
+    fn is_crc(&self) -> bool {
+        matches!(self, Self::Crc)
+    }
+}
+
 /// Encoded bytes that wait for the socket.
 #[derive(Default)]
 pub(crate) struct SendQueue {
@@ -56,21 +78,25 @@ pub(crate) struct SendQueue {
     consumed: u64,
     /// Stream position of the first frame, from which markers count.
     origin: u64,
-    crc: bool,
+    integrity: Integrity,
     markers: bool,
 }
 
 impl SendQueue {
     /// Starts to send frames, with these options.
-    pub(crate) fn begin(&mut self, crc: bool, markers: bool) {
+    pub(crate) fn begin(&mut self, integrity: Integrity, markers: bool) {
         self.origin = self.appended;
-        self.crc = crc;
+        self.integrity = integrity;
         self.markers = markers;
     }
 
     /// Returns true if payload may stay in memory until it is sent. `steady`: only the polling thread writes it.
     pub(crate) fn can_gather(&self, steady: bool) -> bool {
-        !self.markers && (!self.crc || steady && crc::has_wide_vectors())
+        match self.integrity {
+            Integrity::None => !self.markers,
+            Integrity::Crc => !self.markers && steady && crc::has_wide_vectors(),
+            Integrity::Sealed(_) => false,
+        }
     }
 
     /// Returns the bytes appended to the stream so far.
@@ -105,7 +131,11 @@ impl SendQueue {
             Payload::Memory { bytes, .. } => bytes,
         };
         let ulpdu = header.len() + payload_bytes;
-        let crc = self.crc;
+        if let Integrity::Sealed(_) = self.integrity {
+            self.append_sealed(header, payload, ulpdu, memory);
+            return;
+        }
+        let crc = self.integrity.is_crc();
         if self.markers {
             let position = self.appended - self.origin;
             let total = marked_frame_bytes(ulpdu, position);
@@ -115,6 +145,24 @@ impl SendQueue {
         }
         let total = frame_bytes(ulpdu);
         encode_frame(self.reserve(total), header, payload, crc, memory);
+        self.commit(total);
+    }
+
+    /// Copies a frame into the private buffer and encrypts it there, while it is in the processor's cache.
+    fn append_sealed(&mut self, header: &[u8], payload: Payload<'_>, ulpdu: usize, memory: &RegionTable) {
+        let total = sealed_frame_bytes(ulpdu);
+        self.reserve(total);
+        let Integrity::Sealed(seal) = &mut self.integrity else { return };
+        let (length, rest) = self.buffer[self.tail..self.tail + total].split_at_mut(2);
+        let (body, tag) = rest.split_at_mut(total - 2 - TAG_BYTES);
+        length.copy_from_slice(&(ulpdu as u16).to_be_bytes());
+        body[..header.len()].copy_from_slice(header);
+        let target = &mut body[header.len()..];
+        match payload {
+            Payload::Bytes(bytes) => target.copy_from_slice(bytes),
+            Payload::Memory { region, offset, .. } => memory.mapping(region).copy_out(offset as usize, target),
+        }
+        tag.copy_from_slice(&seal(length, body));
         self.commit(total);
     }
 
@@ -128,7 +176,7 @@ impl SendQueue {
         memory: &mut RegionTable,
     ) {
         debug_assert!(!self.markers);
-        let (ulpdu, summed) = (header.len() + bytes, self.crc);
+        let (ulpdu, summed) = (header.len() + bytes, self.integrity.is_crc());
         let head = self.reserve(2 + header.len());
         head[..2].copy_from_slice(&(ulpdu as u16).to_be_bytes());
         head[2..].copy_from_slice(header);
@@ -206,7 +254,7 @@ impl SendQueue {
     /// Copies payload under a CRC that still waits in memory, because memory may change after the poll.
     pub(crate) fn copy_in_place_payload(&mut self, memory: &mut RegionTable) {
         let is_outside = |chunk: &Chunk| matches!(chunk, Chunk::Memory { .. });
-        if !self.crc || !self.chunks.iter().any(is_outside) {
+        if !self.integrity.is_crc() || !self.chunks.iter().any(is_outside) {
             return;
         }
         let mut taken = std::mem::take(&mut self.spare);

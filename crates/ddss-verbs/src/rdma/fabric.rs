@@ -264,6 +264,7 @@ impl Fabric for Rdma {
             has_remote_write_completion: !self.attributes.is_iwarp,
             can_report_refusals: !self.attributes.is_iwarp,
             has_admission_filter: false,
+            can_seal: false,
             parts: Parts::of_adapter(self.attributes.is_iwarp),
         }
     }

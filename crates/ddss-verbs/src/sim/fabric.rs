@@ -200,6 +200,7 @@ impl Fabric for Sim {
             has_remote_write_completion: false,
             can_report_refusals: true,
             has_admission_filter: false,
+            can_seal: false,
             parts: Parts::of_simulation(),
         }
     }

@@ -8,6 +8,7 @@ mod endpoint_stream;
 pub(crate) mod forward;
 mod helper_process;
 mod loopback;
+mod sealed;
 mod simulated;
 
 #[cfg(feature = "rdma")]
@@ -17,6 +18,7 @@ pub(crate) use endpoint_stream::EndpointStream;
 pub(crate) use forward::{Forward, forward_fabric};
 pub(crate) use helper_process::{HelperProcess, helper_task, print_line, wait_until};
 pub(crate) use loopback::Loopback;
+pub(crate) use sealed::{SealedLoopback, session};
 pub(crate) use simulated::Simulated;
 
 use std::net::SocketAddr;

@@ -1,11 +1,13 @@
 //! Conformance suite over iWARP on loopback and over the simulated network.
 
-use crate::common::{Loopback, Simulated};
+use crate::common::{Loopback, SealedLoopback, Simulated};
 use crate::suite;
 use ddss_verbs::Revision;
 
 all_tests!(crc, Loopback::new(|_| {}));
 all_tests!(exclusive_memory, Loopback::new(|_| {}).exclusive());
+all_tests!(sealed, SealedLoopback::default());
+all_tests!(sealed_exclusive_memory, SealedLoopback::exclusive());
 all_tests!(no_crc, Loopback::new(|config| config.crc = false));
 all_tests!(markers, Loopback::new(|config| config.markers = true));
 all_tests!(

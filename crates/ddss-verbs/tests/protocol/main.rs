@@ -11,6 +11,7 @@ mod handshakes;
 mod markers;
 mod peer_failures;
 mod read_limits;
+mod sealed;
 mod slow_peers;
 mod violations;
 mod wire_format;

@@ -7,9 +7,12 @@ use super::context::{ConnectionError, Context, PeerRequest};
 use super::{Connection, Stage};
 use crate::events::CloseReason;
 use crate::id::PeerId;
-use crate::iwarp::config::IwarpConfig;
+use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::iwarp::mpa::{NegotiatedTerms, ReadyMessage, StartError, StartFrame, StartKind};
+use crate::iwarp::send_queue::Integrity;
 use crate::limits::HELLO_BYTES_MAX;
+use crate::memory::RegionTable;
+use crate::sealing::Sealing;
 use crate::terminate_code::TerminateCode;
 
 impl Connection {
@@ -20,8 +23,11 @@ impl Connection {
         config: Arc<IwarpConfig>,
         seed: u32,
         hello: &[u8],
+        is_sealed: bool,
     ) -> Self {
+        let config = if is_sealed { sealed_config(&config) } else { config };
         let mut connection = Self::new(id, address, Stage::AwaitReply, config, seed);
+        connection.is_sealed = is_sealed;
         let mut frame = Vec::new();
         NegotiatedTerms::request(&connection.config, hello).encode(StartKind::Request, &mut frame);
         connection.send_queue.append_raw(&frame);
@@ -47,16 +53,48 @@ impl Connection {
             enhanced: asked.enhanced,
             private: &[],
         };
+        if self.sealing.is_some() {
+            self.config = sealed_config(&self.config);
+        }
         let (reply, terms) = NegotiatedTerms::negotiate(&self.config, &start, hello)?;
+        if self.sealing.is_some() {
+            check_sealed_terms(&terms)?;
+        }
         let mut frame = Vec::new();
         reply.encode(StartKind::Reply, &mut frame);
         self.send_queue.append_raw(&frame);
-        self.send_queue.begin(terms.crc, terms.markers_out);
+        let integrity = match self.sealing.take() {
+            Some(sealing) => self.begin_sealed(sealing),
+            None => Integrity::of_crc(terms.crc),
+        };
+        self.send_queue.begin(integrity, terms.markers_out);
         self.terms = terms;
         self.stage = Stage::AwaitFirstFrame;
         // Without a ready-to-receive message nothing shows when the peer is connected, so it counts as connected now.
         self.has_unreported_connect = terms.ready.is_none();
         Ok(true)
+    }
+
+    /// Seals the connection: an accepting side before it accepts, a connecting one after the reply. False in another stage.
+    pub(crate) fn seal(&mut self, sealing: Sealing, memory: &RegionTable) -> bool {
+        match self.stage {
+            Stage::AwaitAccept => self.sealing = Some(sealing),
+            Stage::AwaitKeys => {
+                let integrity = self.begin_sealed(sealing);
+                self.send_queue.begin(integrity, false);
+                self.stage = Stage::Open;
+                self.connected = true;
+                self.send_ready(memory);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin_sealed(&mut self, Sealing { seal, open }: Sealing) -> Integrity {
+        self.is_sealed = true;
+        self.arriving.open = Some(open);
+        Integrity::Sealed(seal)
     }
 
     /// Rejects the peer's request; the caller then closes the connection. False if there is no request.
@@ -125,20 +163,27 @@ impl Connection {
             return Err(ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)));
         }
         let agreed = NegotiatedTerms::from_reply(&self.config, &start);
-        self.send_queue.begin(self.config.crc || start.crc, start.markers);
+        if self.is_sealed {
+            self.terms = agreed?;
+            check_sealed_terms(&self.terms)?;
+            self.stage = Stage::AwaitKeys;
+            cx.events.push_connected(self.id, start.private);
+            return Ok(Some(used));
+        }
+        self.send_queue.begin(Integrity::of_crc(self.config.crc || start.crc), start.markers);
         self.stage = Stage::Open;
         self.terms = agreed?;
         self.connected = true;
-        self.send_ready(cx);
+        self.send_ready(cx.memory);
         cx.events.push_connected(self.id, start.private);
         Ok(Some(used))
     }
 
     /// Sends the ready-to-receive message, an operation of length zero, when both sides may send first.
-    fn send_ready(&mut self, cx: &mut Context<'_>) {
+    fn send_ready(&mut self, memory: &RegionTable) {
         match self.terms.ready {
-            Some(ReadyMessage::Write) => self.send_empty_write(cx),
-            Some(ReadyMessage::Read) => self.send_empty_read(cx),
+            Some(ReadyMessage::Write) => self.send_empty_write(memory),
+            Some(ReadyMessage::Read) => self.send_empty_read(memory),
             Some(ReadyMessage::Send) | None => {}
         }
     }
@@ -158,4 +203,17 @@ impl Connection {
             cx.events.push_connected(self.id, &[]);
         }
     }
+}
+
+/// Returns the configuration of a sealed connection: tags replace the CRC, and both sides may send first.
+fn sealed_config(config: &IwarpConfig) -> Arc<IwarpConfig> {
+    Arc::new(IwarpConfig { crc: false, markers: false, revision: Revision::Two, ..config.clone() })
+}
+
+/// Checks what both sides agreed on for a sealed connection. Its first frame proves the key of the connecting side.
+fn check_sealed_terms(terms: &NegotiatedTerms) -> Result<(), TerminateCode> {
+    if terms.crc || terms.markers_out {
+        return Err(TerminateCode::MPA_START);
+    }
+    terms.ready.map(|_| ()).ok_or(TerminateCode::MPA_RTR)
 }

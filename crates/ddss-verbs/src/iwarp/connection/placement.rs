@@ -16,11 +16,13 @@ const PIECE_BYTES: usize = 64;
 
 impl Connection {
     /// Returns true if a large segment that may be placed on arrival probably comes next: after another one, or in
-    /// answer to a large read. With CRC all bytes are received into private memory first.
+    /// answer to a large read. With CRC, and sealed, all bytes are received into
+    /// private memory first.
     pub(crate) fn expects_large(&self) -> bool {
         // The end of one answer arrives together with the start of the next one.
         let asked = || self.work.reads.iter().take(2).any(|read| read.remaining() as usize >= LARGE_BYTES);
         self.stage == Stage::Open
+            && !self.is_sealed
             && !self.terms.crc
             && !self.terms.markers_in
             && (self.arriving.was_large_segment || asked())

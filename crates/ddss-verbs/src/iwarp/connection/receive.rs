@@ -6,7 +6,7 @@ use super::response::Response;
 use super::{Connection, Stage};
 use crate::events::CloseReason;
 use crate::iwarp::ddp::{Header, Untagged, queue};
-use crate::iwarp::mpa::{self, Frame};
+use crate::iwarp::mpa::{self, Frame, SealedFrame, sealed_frame_bytes};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
@@ -15,17 +15,18 @@ use crate::terminate_code::TerminateCode;
 impl Connection {
     /// Processes the complete frames at the front of `bytes` and returns the bytes used. The caller offers the rest
     /// again, with more behind it.
-    pub(crate) fn receive(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> usize {
+    pub(crate) fn receive(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) -> usize {
         let mut used = 0;
         while used < bytes.len() {
-            let rest = &bytes[used..];
+            let rest = &mut bytes[used..];
             let step = match self.stage {
                 Stage::AwaitRequest => self.receive_request(rest, cx),
                 Stage::AwaitReply => self.receive_reply(rest, cx),
-                // The other side has to wait for the reply.
-                Stage::AwaitAccept => {
+                // The other side has to wait for the reply, or for the first frame.
+                Stage::AwaitAccept | Stage::AwaitKeys => {
                     Err(ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)))
                 }
+                Stage::AwaitFirstFrame | Stage::Open if self.is_sealed => self.receive_sealed(rest, cx),
                 Stage::AwaitFirstFrame | Stage::Open => self.receive_frame(rest, cx),
                 Stage::Ended => return bytes.len(),
             };
@@ -65,6 +66,17 @@ impl Connection {
         }
         self.receive_segment(frame.ulpdu(), cx);
         Ok(Some(frame.len()))
+    }
+
+    /// Opens a frame in place. Nothing of it is looked at, and nothing placed, before its tag is verified.
+    fn receive_sealed(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) -> Result<Option<usize>, ConnectionError> {
+        let Some(SealedFrame { length, ulpdu, tag }) = SealedFrame::take(bytes) else { return Ok(None) };
+        let open = self.arriving.open.as_mut().expect("a sealed connection has the cipher of its peer");
+        if !open(length, ulpdu, tag) {
+            return Err(TerminateCode::MPA_CRC.into());
+        }
+        self.receive_segment(ulpdu, cx);
+        Ok(Some(sealed_frame_bytes(ulpdu.len())))
     }
 
     /// Places a large segment that answers the oldest local read while summing it. It can go nowhere but to the place
@@ -107,7 +119,7 @@ impl Connection {
         Ok(taken?)
     }
 
-    /// Processes a complete ULPDU with a verified checksum.
+    /// Processes a complete ULPDU with a verified checksum or tag.
     fn receive_segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
         if self.stage == Stage::AwaitFirstFrame {
             self.receive_first_frame(cx);

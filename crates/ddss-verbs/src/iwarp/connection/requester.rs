@@ -232,14 +232,14 @@ impl Connection {
     }
 
     /// Sends an empty write as ready-to-receive message.
-    pub(super) fn send_empty_write(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_empty_write(&mut self, memory: &RegionTable) {
         let header: [u8; TAGGED_BYTES] =
             Tagged { last: true, rdmap: Opcode::Write.control(), key: 0, address: 0 }.encode();
-        self.send_queue.append_frame(&header, Payload::Bytes(&[]), cx.memory);
+        self.send_queue.append_frame(&header, Payload::Bytes(&[]), memory);
     }
 
     /// Sends an empty read, the other ready-to-receive message.
-    pub(super) fn send_empty_read(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_empty_read(&mut self, memory: &RegionTable) {
         let read = PendingRead {
             tag: None,
             sequence: self.sent.requests,
@@ -251,7 +251,7 @@ impl Connection {
             arrived: 0,
         };
         self.work.reads.push_back(read);
-        self.encode_read_request(read, RemoteRange { key: 0, address: 0 }, cx.memory);
+        self.encode_read_request(read, RemoteRange { key: 0, address: 0 }, memory);
     }
 
     /// Completes the writes and messages that the socket has accepted.

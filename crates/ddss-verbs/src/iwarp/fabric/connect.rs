@@ -19,25 +19,43 @@ use crate::iwarp::connection::{Connection, Context};
 use crate::iwarp::peer::{Link, Peer};
 use crate::iwarp::socket;
 use crate::limits::{HALF_OPEN_MAX, HELLO_BYTES_MAX};
+use crate::sealing::Sealing;
 
 /// Pause in accepting when the process has no descriptors left.
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 
 impl Iwarp {
-    pub(super) fn start_connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
+    pub(super) fn start_connect(
+        &mut self,
+        address: SocketAddr,
+        hello: &[u8],
+        is_sealed: bool,
+    ) -> Result<PeerId, FabricError> {
         if hello.len() > HELLO_BYTES_MAX {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
         let id = self.peers.next().ok_or(FabricError::Full("peer"))?;
         let seed = self.keys.draw()?;
         let socket = socket::connect(address).map_err(|error| FabricError::System("connect a socket", error))?;
-        let connection = Connection::connecting(id, address, Arc::clone(&self.config), seed, hello);
+        let connection = Connection::connecting(id, address, Arc::clone(&self.config), seed, hello, is_sealed);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
         self.add(&socket, id.index, flags).map_err(|error| FabricError::System("add a socket to epoll", error))?;
         let mut peer = Peer::new(socket, connection, Link::Connecting);
         peer.watched = flags;
         self.insert(peer);
         Ok(id)
+    }
+
+    pub(super) fn seal_connection(&mut self, id: PeerId, sealing: Sealing) -> Result<(), FabricError> {
+        let peer = self.peers.known(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
+        if !peer.connection.seal(sealing, &self.memory) {
+            return Err(FabricError::WrongState(id));
+        }
+        if !peer.dirty {
+            peer.dirty = true;
+            self.dirty.push(id.index);
+        }
+        Ok(())
     }
 
     pub(super) fn answer_request(&mut self, id: PeerId, hello: &[u8], accept: bool) -> Result<(), FabricError> {
