@@ -21,7 +21,7 @@ all have to come to the result of one rank.
   --ranks N      number of ranks; may come several times [default: 2, 4 and 8]
   --small        small problems instead of the paper's
   --check        checks each result by other means
-  --transparent  uses page faults instead of views; only radix and 3d-fft
+  --transparent  uses page faults instead of views
 
   ddss dsm run -n 4 -- dsm-apps radix --check
   dsm-apps --all --small --check";
@@ -96,11 +96,7 @@ impl Options {
 
     fn run_all(&self) -> Result<(), Box<dyn Error>> {
         let runner = Runner::start(env::current_exe()?)?;
-        let programs = match (&self.programs[..], self.elements) {
-            ([], Elements::Views) => &Program::ALL[..],
-            ([], Elements::PageFaults) => &Program::TRANSPARENT,
-            (named, _) => named,
-        };
+        let programs = if self.programs.is_empty() { &Program::ALL[..] } else { &self.programs };
         let mut out = io::stdout();
         for program in programs {
             let one = Settings {

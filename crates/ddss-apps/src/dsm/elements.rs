@@ -1,8 +1,8 @@
 //! Elements of a region, used by views or by page faults.
 
 use crate::Error;
-use ddss_dsm::{Region, Space};
-use std::ops::Range;
+use ddss_dsm::{ReadView, Region, Space};
+use std::ops::{Deref, RangeBounds};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Way in which a program uses the elements of a region.
@@ -15,16 +15,29 @@ pub enum Elements {
 }
 
 impl Elements {
-    /// Copies elements out of a region.
-    pub(super) fn load<T>(self, space: &Space, region: Region<T>, range: Range<usize>) -> Result<Vec<T>, Error>
+    /// Reads elements of a region.
+    pub(super) fn load<T>(
+        self,
+        space: &Space,
+        region: Region<T>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<Loaded<'_, T>, Error>
     where
         T: Copy + FromBytes + IntoBytes + Immutable,
     {
         if self == Self::Views {
-            return Ok(region.read(space, range)?.to_vec());
+            return Ok(Loaded::View(region.read(space, range)?));
         }
         let cells = region.cells(space, range)?;
-        Ok((0..cells.len()).map(|at| cells.get(at)).collect())
+        Ok(Loaded::Copy((0..cells.len()).map(|at| cells.get(at)).collect()))
+    }
+
+    /// Reads an element.
+    pub(super) fn get<T>(self, space: &Space, region: Region<T>, index: usize) -> Result<T, Error>
+    where
+        T: Copy + FromBytes + IntoBytes + Immutable,
+    {
+        Ok(self.load(space, region, index..=index)?[0])
     }
 
     /// Copies elements into a region, from `begin` on.
@@ -40,5 +53,22 @@ impl Elements {
         let cells = region.cells(space, range)?;
         elements.iter().enumerate().for_each(|(at, element)| cells.set(at, *element));
         Ok(())
+    }
+}
+
+/// Elements that a program reads.
+pub(super) enum Loaded<'a, T> {
+    View(ReadView<'a, T>),
+    Copy(Vec<T>),
+}
+
+impl<T> Deref for Loaded<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::View(view) => view,
+            Self::Copy(copy) => copy,
+        }
     }
 }

@@ -19,8 +19,6 @@ pub enum Program {
 impl Program {
     /// All programs.
     pub const ALL: [Self; 4] = [Self::BarnesHut, Self::Tsp, Self::Radix, Self::Fft];
-    /// Programs that can use page faults instead of views.
-    pub const TRANSPARENT: [Self; 2] = [Self::Radix, Self::Fft];
 }
 
 names!(Program, "program", BarnesHut = "barnes-hut", Tsp = "tsp", Radix = "radix", Fft = "3d-fft");

@@ -38,7 +38,7 @@ pub(super) fn run(space: &mut Space, job: Job) -> Result<Option<String>, Error> 
         let (grouped, found) = group(&job.elements.load(space, from, own.clone())?, pass);
         counts.put(space, space.rank().into(), found)?;
         space.barrier()?;
-        let all: Vec<Digits> = job.elements.load(space, counts, 0..counts.len())?;
+        let all = job.elements.load(space, counts, ..)?;
         let mut rest = &grouped[..];
         for (place, count) in places(&all, space.rank().into()).into_iter().zip(found) {
             let (keys, others) = rest.split_at(count as usize);
@@ -47,6 +47,7 @@ pub(super) fn run(space: &mut Space, job: Job) -> Result<Option<String>, Error> 
             }
             rest = others;
         }
+        drop(all);
         space.barrier()?;
     }
     if space.rank() > 0 {

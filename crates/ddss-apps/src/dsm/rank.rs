@@ -29,10 +29,7 @@ pub fn run_rank(job: Job) -> Result<Option<RankReport>, Error> {
     let client = Client::connect()?;
     let mut options = launch.options(SPACE_BYTES).timeout(CALL_MAX);
     if job.elements == Elements::PageFaults {
-        if !Program::TRANSPARENT.contains(&job.program) {
-            return Err(Error::Wrong(format!("{} uses views only", job.program)));
-        }
-        options = options.page_faults(PageFaults::ALL[0]);
+        options = options.page_faults(launch.page_faults().unwrap_or(PageFaults::ALL[0]));
     }
     let mut space = Space::join(&client, &launch.space, options)?;
     let result = match job.program {

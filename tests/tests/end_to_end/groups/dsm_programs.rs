@@ -29,10 +29,13 @@ fn dsm_programs_have_the_same_checked_result_under_every_protocol() {
 // If this failed, page faults would lose bytes of a program, or let it read old ones.
 #[test]
 fn dsm_programs_by_page_faults_have_the_same_checked_result_under_every_protocol() {
-    let mut command = Command::new(application("dsm-apps").unwrap());
-    let (is_good, out, err) = said(command.args(["--all", "--small", "--check", "--ranks", "2", "--transparent"]));
-    assert!(is_good, "{out}{err}");
-    assert_eq!(out.lines().filter(|line| line.contains(": the same; ")).count(), 2 * 10, "{out}");
+    for (ranks, programs) in [("2", &PROGRAMS[..]), ("4", &PROGRAMS[..2])] {
+        let mut command = Command::new(application("dsm-apps").unwrap());
+        command.args(["--all", "--small", "--check", "--transparent", "--ranks", ranks]).args(programs);
+        let (is_good, out, err) = said(&mut command);
+        assert!(is_good, "{out}{err}");
+        assert_eq!(out.lines().filter(|line| line.contains(": the same; ")).count(), programs.len() * 10, "{out}");
+    }
 }
 
 // If this failed, a result would depend on a lucky order of the ranks.

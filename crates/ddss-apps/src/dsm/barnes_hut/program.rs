@@ -6,6 +6,7 @@ use super::vector::{add, square};
 use super::zones::{self, Inhabited};
 use super::{plummer, zones::CUBES};
 use crate::Error;
+use crate::dsm::elements::Elements;
 use crate::dsm::job::{Job, Size};
 use crate::dsm::part::own_part;
 use ddss_dsm::{Homes, Region, Space};
@@ -27,11 +28,10 @@ pub(in crate::dsm) fn run(space: &mut Space, job: Job) -> Result<Option<String>,
         Size::Paper => (32_768, 3),
         Size::Small => (1024, 8),
     };
-    let cluster = Cluster::open(space, count)?;
+    let cluster = Cluster::open(space, count, job.elements)?;
     let own = own_part(space, count);
-    for (body, number) in cluster.bodies.write(space, own.clone())?.iter_mut().zip(own) {
-        *body = plummer::body(number, count);
-    }
+    let made: Vec<Body> = own.clone().map(|number| plummer::body(number, count)).collect();
+    job.elements.store(space, cluster.bodies, own.start, &made)?;
     space.barrier()?;
     let energy = job.has_check.then(|| cluster.energy(space)).transpose()?;
     // Velocities are half a step behind the positions, except before and after all steps.
@@ -50,7 +50,7 @@ pub(in crate::dsm) fn run(space: &mut Space, job: Job) -> Result<Option<String>,
     if space.rank() > 0 {
         return Ok(None);
     }
-    let checksum = crc32c::crc32c(cluster.bodies.read(space, ..)?.as_bytes());
+    let checksum = crc32c::crc32c(job.elements.load(space, cluster.bodies, ..)?.as_bytes());
     Ok(Some(format!("{count} bodies have the checksum {checksum:08x} after {steps} steps")))
 }
 
@@ -74,10 +74,11 @@ struct Cluster {
     /// Nodes of the cubes.
     roots: Region<u32>,
     energies: Region<f64>,
+    elements: Elements,
 }
 
 impl Cluster {
-    fn open(space: &mut Space, count: usize) -> Result<Self, Error> {
+    fn open(space: &mut Space, count: usize, elements: Elements) -> Result<Self, Error> {
         let ranks = usize::from(space.ranks());
         Ok(Self {
             bodies: space.region("bodies", count, Homes::FirstTouch)?,
@@ -87,11 +88,12 @@ impl Cluster {
             lengths: space.region("numbers of cells", ranks, Homes::FirstTouch)?,
             roots: space.region("nodes of cubes", CUBES, Homes::FirstTouch)?,
             energies: space.region("energies", ranks, Homes::FirstTouch)?,
+            elements,
         })
     }
 
     fn step(&self, space: &mut Space, advance: Advance, has_check: bool) -> Result<(), Error> {
-        let bodies = self.bodies.read(space, ..)?;
+        let bodies = self.elements.load(space, self.bodies, ..)?;
         let whole = Cube::around(&bodies);
         let cubes = zones::sort(&bodies, whole);
         let ranks = zones::assign(&cubes, space.ranks().into());
@@ -104,7 +106,7 @@ impl Cluster {
         // No rank moves a body while another one computes a force of it.
         space.barrier()?;
         for (index, body) in moved {
-            self.bodies.put(space, index, body)?;
+            self.elements.store(space, self.bodies, index, &[body])?;
         }
         Ok(space.barrier()?)
     }
@@ -123,13 +125,12 @@ impl Cluster {
             return Err(Error::Wrong(format!("{found} cells of rank {rank} are more than {max}")));
         }
         if !roots.is_empty() {
-            self.roots.write(space, own)?.copy_from_slice(&roots);
+            self.elements.store(space, self.roots, own.start, &roots)?;
         }
         if !cells.is_empty() {
-            let begin = rank * self.cells_each;
-            self.cells.write(space, begin..begin + cells.len())?.copy_from_slice(&cells);
+            self.elements.store(space, self.cells, rank * self.cells_each, &cells)?;
         }
-        Ok(self.lengths.put(space, rank, cells.len() as u64)?)
+        self.elements.store(space, self.lengths, rank, &[cells.len() as u64])
     }
 
     /// Computes the forces on the bodies in the cubes of this rank. Returns the bodies as they are after the step.
@@ -141,15 +142,20 @@ impl Cluster {
         advance: Advance,
         has_check: bool,
     ) -> Result<Vec<(usize, Body)>, Error> {
-        let bodies = self.bodies.read(space, ..)?;
+        let bodies = self.elements.load(space, self.bodies, ..)?;
         let mut views = Vec::new();
-        for (rank, length) in self.lengths.read(space, ..)?.iter().enumerate() {
+        for (rank, length) in self.elements.load(space, self.lengths, ..)?.iter().enumerate() {
             let (begin, length) = (rank * self.cells_each, *length as usize);
-            views.push(if length > 0 { Some(self.cells.read(space, begin..begin + length)?) } else { None });
+            views.push(if length > 0 {
+                Some(self.elements.load(space, self.cells, begin..begin + length)?)
+            } else {
+                None
+            });
         }
         let mut lists: Vec<&[Cell]> = views.iter().map(|view| view.as_deref().unwrap_or_default()).collect();
         let mut top = Builder { bodies: &bodies, lists: &lists, list: lists.len(), cells: Vec::new() };
-        let mut nodes: Vec<Node> = self.roots.read(space, ..)?.iter().map(|root| Node::decode(*root)).collect();
+        let mut nodes: Vec<Node> =
+            self.elements.load(space, self.roots, ..)?.iter().map(|root| Node::decode(*root)).collect();
         for _ in 0..zones::LEVELS {
             let (eighths, _) = nodes.as_chunks::<8>();
             nodes = eighths.iter().map(|children| top.join(*children)).collect();
@@ -181,14 +187,14 @@ impl Cluster {
     /// Computes the energy, with the potential of all pairs. It is a barrier.
     fn energy(&self, space: &mut Space) -> Result<f64, Error> {
         let (rank, ranks) = (usize::from(space.rank()), usize::from(space.ranks()));
-        let bodies = self.bodies.read(space, ..)?;
+        let bodies = self.elements.load(space, self.bodies, ..)?;
         let of = |(index, body): (usize, &Body)| {
             body.kinetic() + bodies[index + 1..].iter().map(|other| body.potential(other)).sum::<f64>()
         };
         let own = bodies.iter().enumerate().skip(rank).step_by(ranks).map(of).sum();
         drop(bodies);
-        self.energies.put(space, rank, own)?;
+        self.elements.store(space, self.energies, rank, &[own])?;
         space.barrier()?;
-        Ok(self.energies.read(space, ..)?.iter().sum())
+        Ok(self.elements.load(space, self.energies, ..)?.iter().sum())
     }
 }

@@ -15,7 +15,7 @@ pub(in crate::dsm) fn run(space: &mut Space, job: Job) -> Result<Option<String>,
         Size::Paper => 20,
         Size::Small => 13,
     });
-    let queue = Queue::open(space)?;
+    let queue = Queue::open(space, job.elements)?;
     if space.rank() == 0 {
         queue.begin(space, Tour::begin(&cities))?;
     }

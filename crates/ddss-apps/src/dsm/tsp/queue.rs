@@ -3,6 +3,7 @@
 use super::cities::{CITIES_MAX, Cities};
 use super::tour::Tour;
 use crate::Error;
+use crate::dsm::elements::Elements;
 use ddss_dsm::{Homes, Region, Space};
 
 /// Lock of the queue and of the best tour.
@@ -23,20 +24,22 @@ pub(super) struct Queue {
     tours: Region<Tour>,
     count: Region<u32>,
     best: Region<Tour>,
+    elements: Elements,
 }
 
 impl Queue {
-    pub(super) fn open(space: &mut Space) -> Result<Self, Error> {
+    pub(super) fn open(space: &mut Space, elements: Elements) -> Result<Self, Error> {
         Ok(Self {
             tours: space.region("tours", TOURS_MAX, Homes::FirstTouch)?,
             count: space.region("number of tours", 1, Homes::FirstTouch)?,
             best: space.region("best tour", 1, Homes::FirstTouch)?,
+            elements,
         })
     }
 
     /// Begins with one tour. One rank calls it, before a barrier.
     pub(super) fn begin(&self, space: &Space, tour: Tour) -> Result<(), Error> {
-        self.best.put(space, 0, Tour::NONE)?;
+        self.elements.store(space, self.best, 0, &[Tour::NONE])?;
         self.push(space, tour)
     }
 
@@ -44,16 +47,16 @@ impl Queue {
     /// `None`: no tour that is left can be shorter.
     pub(super) fn take(&self, space: &mut Space, cities: &Cities, known: Tour) -> Result<Option<(Tour, Tour)>, Error> {
         let section = space.lock(LOCK)?;
-        let mut best = self.best.get(&section, 0)?;
+        let mut best = self.elements.get(&section, self.best, 0)?;
         if known.bound < best.bound {
-            self.best.put(&section, 0, known)?;
+            self.elements.store(&section, self.best, 0, &[known])?;
             best = known;
         }
         let mut taken = None;
         while let Some(tour) = self.pop(&section)? {
             if tour.bound >= best.bound {
                 // So are all others: nothing is left to do.
-                self.count.put(&section, 0, 0)?;
+                self.elements.store(&section, self.count, 0, &[0])?;
                 break;
             }
             if tour.count() >= ALONE.min(cities.count()) {
@@ -70,36 +73,37 @@ impl Queue {
 
     /// Returns the best tour, after a barrier.
     pub(super) fn best(&self, space: &Space) -> Result<Tour, Error> {
-        Ok(self.best.get(space, 0)?)
+        self.elements.get(space, self.best, 0)
     }
 
     fn push(&self, space: &Space, tour: Tour) -> Result<(), Error> {
-        let count = self.count.get(space, 0)?;
-        self.count.put(space, 0, count + 1)?;
+        let count = self.elements.get(space, self.count, 0)?;
+        self.elements.store(space, self.count, 0, &[count + 1])?;
         let mut at = count as usize;
         while at > 0 {
             let parent = (at - 1) / 2;
-            let above = self.tours.get(space, parent)?;
+            let above = self.elements.get(space, self.tours, parent)?;
             if above.bound <= tour.bound {
                 break;
             }
-            self.tours.put(space, at, above)?;
+            self.elements.store(space, self.tours, at, &[above])?;
             at = parent;
         }
-        Ok(self.tours.put(space, at, tour)?)
+        self.elements.store(space, self.tours, at, &[tour])
     }
 
     /// Takes the tour with the lowest bound.
     fn pop(&self, space: &Space) -> Result<Option<Tour>, Error> {
-        let Some(count) = self.count.get(space, 0)?.checked_sub(1) else { return Ok(None) };
-        self.count.put(space, 0, count)?;
-        let (first, last) = (self.tours.get(space, 0)?, self.tours.get(space, count as usize)?);
+        let Some(count) = self.elements.get(space, self.count, 0)?.checked_sub(1) else { return Ok(None) };
+        self.elements.store(space, self.count, 0, &[count])?;
+        let (first, last) =
+            (self.elements.get(space, self.tours, 0)?, self.elements.get(space, self.tours, count as usize)?);
         let (mut at, count) = (0, count as usize);
         while 2 * at + 1 < count {
             let mut child = 2 * at + 1;
-            let mut below = self.tours.get(space, child)?;
+            let mut below = self.elements.get(space, self.tours, child)?;
             if child + 1 < count {
-                let other = self.tours.get(space, child + 1)?;
+                let other = self.elements.get(space, self.tours, child + 1)?;
                 if other.bound < below.bound {
                     (child, below) = (child + 1, other);
                 }
@@ -107,10 +111,10 @@ impl Queue {
             if last.bound <= below.bound {
                 break;
             }
-            self.tours.put(space, at, below)?;
+            self.elements.store(space, self.tours, at, &[below])?;
             at = child;
         }
-        self.tours.put(space, at, last)?;
+        self.elements.store(space, self.tours, at, &[last])?;
         Ok(Some(first))
     }
 }
