@@ -29,7 +29,7 @@ mod view;
 pub use check::{Race, Races};
 pub use ddss_dsm_core::{Failure, Homes, Ordering, Protocol, Rank, Stamps, Statistics};
 pub use error::SpaceError;
-pub use fault::PageFaults;
+pub use fault::{LostPage, PageFaults};
 pub use inspect::{HotPages, PageInfo, RankInfo, SpaceInfo};
 pub use space::{Launch, Section, Space, SpaceOptions};
 pub use sys::{Cells, InPlace, ReadView, WriteView};

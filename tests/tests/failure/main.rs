@@ -4,6 +4,7 @@ mod allocate_many;
 mod away;
 mod control_plane;
 mod critical_tasks;
+mod dsm;
 mod full;
 mod half_open;
 mod large_values;

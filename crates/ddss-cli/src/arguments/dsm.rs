@@ -53,6 +53,12 @@ pub(crate) struct DsmRunOptions {
     /// Stamps that report one-sided diffs to a home
     #[arg(long, value_enum, default_value_t = StampsName::Home)]
     pub(crate) stamps: StampsName,
+    /// Way in which uses of pages that a rank does not hold are reported, for programs that use regions in place
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) page_faults: Option<PageFaultsName>,
+    /// Give the program the same addresses in all ranks: programs in C copy variables by address
+    #[arg(long)]
+    pub(crate) same_addresses: bool,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
@@ -122,6 +128,13 @@ pub(crate) enum StampsName {
     Home,
     /// One for each page: readers wait less, homes have more messages
     Page,
+}
+
+/// Ways to report page faults.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum PageFaultsName {
+    /// Permissions of pages, and a signal
+    Mprotect,
 }
 
 fn rank_range(text: &str) -> Result<(u16, u16), String> {

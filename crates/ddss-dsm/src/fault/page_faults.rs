@@ -1,6 +1,6 @@
 //! Ways in which the system reports uses of closed pages.
 
-use crate::sys::{ApplicationView, MemoryFile};
+use crate::sys::{ApplicationView, MemoryFile, ViewAddress};
 use std::fmt;
 use std::io;
 
@@ -23,7 +23,12 @@ impl PageFaults {
     pub fn check(self) -> io::Result<()> {
         let page = 4096;
         let file = MemoryFile::create("ddss-dsm-check", page)?;
-        ApplicationView::map(&file, 0, page, page).map(drop)
+        ApplicationView::map(&file, 0..page, page, ViewAddress::Any).map(drop)
+    }
+
+    /// Returns the way of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.name() == name)
     }
 
     fn name(self) -> &'static str {

@@ -2,6 +2,7 @@
 
 use super::options::SpaceOptions;
 use crate::error::SpaceError;
+use crate::fault::PageFaults;
 use ddss_dsm_core::{Ordering, Protocol, Stamps};
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,6 +33,7 @@ pub struct Launch {
     ordering: Ordering,
     stamps: Stamps,
     trace: Option<PathBuf>,
+    page_faults: Option<PageFaults>,
 }
 
 impl Launch {
@@ -67,15 +69,25 @@ impl Launch {
             Ok(address) => address.parse().map_err(|_| SpaceError::NotLaunched("DDSS_DSM_LISTEN"))?,
             Err(_) => Ipv4Addr::LOCALHOST.into(),
         };
+        let way = |name: String| PageFaults::named(&name).ok_or(SpaceError::NotLaunched("DDSS_DSM_PAGE_FAULTS"));
+        let page_faults = value("DDSS_DSM_PAGE_FAULTS").ok().map(way).transpose()?;
         let (rank, ranks) = (number("DDSS_DSM_RANK")?, number("DDSS_DSM_RANKS")?);
         let trace = value("DDSS_DSM_TRACE").ok().map(PathBuf::from);
-        Ok(Self { space: value("DDSS_DSM_SPACE")?, rank, ranks, listen, protocol, ordering, stamps, trace })
+        let space = value("DDSS_DSM_SPACE")?;
+        Ok(Self { space, rank, ranks, listen, protocol, ordering, stamps, trace, page_faults })
+    }
+
+    /// Returns the way of page faults that `ddss dsm run` was given.
+    #[must_use]
+    pub fn page_faults(&self) -> Option<PageFaults> {
+        self.page_faults
     }
 
     /// Returns options for a space of so many bytes.
     pub fn options(&self, bytes: u64) -> SpaceOptions {
         let mut options = SpaceOptions::new(self.ranks, bytes).rank(self.rank).listen(self.listen);
         options.trace.clone_from(&self.trace);
+        options.page_faults = self.page_faults;
         options.protocol(self.protocol, self.ordering, self.stamps)
     }
 }
@@ -105,6 +117,7 @@ mod tests {
         assert!(of(&[("DDSS_DSM_RANK", "-1")]).is_err());
         assert!(of(&[("DDSS_DSM_LISTEN", "here")]).unwrap_err().to_string().starts_with("DDSS_DSM_LISTEN"));
         assert!(of(&[("DDSS_DSM_PROTOCOL", "lrc")]).unwrap_err().to_string().starts_with("DDSS_DSM_PROTOCOL"));
+        assert!(of(&[("DDSS_DSM_PAGE_FAULTS", "magic")]).unwrap_err().to_string().starts_with("DDSS_DSM_PAGE_FAULTS"));
         assert!(of(&[("DDSS_DSM_STAMPS", "line")]).unwrap_err().to_string().starts_with("DDSS_DSM_STAMPS"));
     }
 }

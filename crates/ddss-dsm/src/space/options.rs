@@ -2,8 +2,8 @@
 
 use super::directory::DIRECTORY_PAGES;
 use crate::error::SpaceError;
-use crate::fault::{DescribePage, Faults, PageFaults};
-use crate::sys::Frames;
+use crate::fault::{DescribePage, FaultSettings, Faults, LostPage, LostPageCallback, PageFaults};
+use crate::sys::{Frames, ViewAddress};
 use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
 use ddss_group::{Endpoint, Wake};
 use std::net::IpAddr;
@@ -29,6 +29,8 @@ pub struct SpaceOptions {
     /// Folder for the trace of this rank.
     pub(super) trace: Option<PathBuf>,
     pub(super) page_faults: Option<PageFaults>,
+    view: ViewAddress,
+    on_lost_page: LostPageCallback,
 }
 
 impl SpaceOptions {
@@ -47,6 +49,8 @@ impl SpaceOptions {
             stamps: Stamps::PerHome,
             trace: None,
             page_faults: None,
+            view: ViewAddress::Any,
+            on_lost_page: LostPageCallback::default(),
         }
     }
 
@@ -90,6 +94,26 @@ impl SpaceOptions {
         self
     }
 
+    /// Lets the pages be at this address, if this rank uses page faults. With one address on all ranks a pointer into a region means the
+    /// same on each of them. Default: any address.
+    pub fn address(mut self, address: usize) -> Self {
+        self.view = ViewAddress::Fixed(address);
+        self
+    }
+
+    /// Sets a function that is called when a thread waits at a page that this rank cannot have, because the space has ended.
+    /// Default: it writes a message. The thread of the space calls it, so that it makes no call of the space; behind it, the
+    /// thread at the page gets `SIGBUS`.
+    pub fn on_lost_page(mut self, callback: impl Fn(&LostPage) + Send + Sync + 'static) -> Self {
+        self.on_lost_page = LostPageCallback::new(callback);
+        self
+    }
+
+    /// Returns the address of the mapping for page faults, if this rank uses them.
+    pub(super) fn view_address(&self) -> Option<ViewAddress> {
+        self.page_faults.map(|_| self.view)
+    }
+
     /// Prepares the page faults of a rank, if it wants them.
     pub(super) fn faults(
         &self,
@@ -97,7 +121,9 @@ impl SpaceOptions {
         describe: DescribePage,
     ) -> Result<Option<Faults>, SpaceError> {
         let Some(way) = self.page_faults else { return Ok(None) };
-        Faults::start(frames.clone(), wake.clone(), (rank, self.endpoint.timeout), describe)
+        let (timeout, on_lost_page) = (self.endpoint.timeout, self.on_lost_page.clone());
+        let settings = FaultSettings { rank, timeout, describe, on_lost_page };
+        Faults::start(frames.clone(), wake.clone(), settings)
             .map_err(|error| SpaceError::PageFaults(way, error))
             .map(Some)
     }

@@ -87,7 +87,7 @@ impl Space {
         let trace =
             options.trace.as_deref().map(|folder| Trace::create(folder, rank.index() as u16, (name, options.ranks)));
         let trace = trace.transpose().map_err(SpaceError::Trace)?.map(Arc::new);
-        let memory = RankMemory::create(&engine, options.page_faults.is_some()).map_err(SpaceError::Memory)?;
+        let memory = RankMemory::create(&engine, options.view_address()).map_err(SpaceError::Memory)?;
         let (frames, regions) = (memory.frames(), Arc::<Mutex<Vec<Record>>>::default());
         let faults = options.faults((rank, &frames, &wake), describe_page(regions.clone()))?;
         let homes = memory.home_frames().map_err(SpaceError::Memory)?;
@@ -166,7 +166,23 @@ impl Space {
     /// # Errors
     /// A rank is lost, or holds the lock for too long.
     pub fn lock(&mut self, lock: u32) -> Result<Section<'_>, SpaceError> {
-        self.acquire(Self::check_index("lock", lock)?)
+        self.begin_section(Self::check_index("lock", lock)?)
+    }
+
+    /// Acquires a lock, which [`release`](Self::release) releases: for sections that overlap. [`lock`](Self::lock) releases by itself.
+    ///
+    /// # Errors
+    /// A rank is lost, holds the lock for too long, or this rank has it already.
+    pub fn acquire(&mut self, lock: u32) -> Result<(), SpaceError> {
+        self.call(Call::Engine(Request::Lock(Self::check_index("lock", lock)?))).map(drop)
+    }
+
+    /// Releases a lock that [`acquire`](Self::acquire) has acquired.
+    ///
+    /// # Errors
+    /// A rank is lost, or this rank has not acquired the lock.
+    pub fn release(&mut self, lock: u32) -> Result<(), SpaceError> {
+        self.call(Call::Engine(Request::Unlock(Self::check_index("lock", lock)?))).map(drop)
     }
 
     /// Adds one to a semaphore. A rank that waits for it sees what this rank wrote before.
@@ -258,7 +274,7 @@ impl Space {
     }
 
     pub(crate) fn lock_directory(&mut self) -> Result<Section<'_>, SpaceError> {
-        self.acquire(OWN_INDICES)
+        self.begin_section(OWN_INDICES)
     }
 
     /// Waits until the writes of this rank are at their homes.
@@ -313,7 +329,7 @@ impl Space {
         self.call(Call::Engine(Request::Barrier(OWN_INDICES))).map(drop)
     }
 
-    fn acquire(&mut self, lock: u32) -> Result<Section<'_>, SpaceError> {
+    fn begin_section(&mut self, lock: u32) -> Result<Section<'_>, SpaceError> {
         self.call(Call::Engine(Request::Lock(lock)))?;
         Ok(Section { space: self, lock, is_open: true })
     }

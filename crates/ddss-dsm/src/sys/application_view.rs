@@ -5,12 +5,23 @@
 use super::memory_file::MemoryFile;
 use ddss_dsm_core::Access;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Address of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ViewAddress {
+    /// The kernel chooses it.
+    Any,
+    /// This one, at which nothing else is.
+    Fixed(usize),
+}
 
 /// Mapping of the cache frames whose pages are closed unless the engine has opened them.
 #[derive(Debug)]
@@ -31,16 +42,29 @@ unsafe impl Sync for ApplicationView {}
 
 impl ApplicationView {
     /// Maps a range of the file, closed. A child of `fork` does not get it.
-    pub(crate) fn map(file: &MemoryFile, offset: u64, bytes: u64, page_bytes: u64) -> io::Result<Self> {
+    pub(crate) fn map(file: &MemoryFile, range: Range<u64>, page_bytes: u64, address: ViewAddress) -> io::Result<Self> {
         if rustix::param::page_size() as u64 != page_bytes {
             return Err(io::Error::other(format!("access by page faults needs system pages of {page_bytes} bytes")));
         }
         let nothing = memfd_create("ddss-dsm-nothing", MemfdFlags::CLOEXEC)?;
-        let (flags, length) = (MapFlags::SHARED | MapFlags::NORESERVE, bytes as usize);
-        // SAFETY: the kernel chooses an address that nothing else uses.
-        let base = unsafe { mmap(ptr::null_mut(), length, ProtFlags::empty(), flags, file.descriptor(), offset) }?;
+        let (mut flags, length) = (MapFlags::SHARED | MapFlags::NORESERVE, (range.end - range.start) as usize);
+        let wanted = match address {
+            ViewAddress::Any => ptr::null_mut(),
+            ViewAddress::Fixed(address) => {
+                flags |= MapFlags::FIXED_NOREPLACE;
+                ptr::without_provenance_mut(address)
+            }
+        };
+        // SAFETY: the kernel chooses an address that nothing else uses, or fails.
+        let base = unsafe { mmap(wanted, length, ProtFlags::empty(), flags, file.descriptor(), range.start) };
+        let in_use = || io::Error::other(format!("another mapping is at address {wanted:p}, which the pages need"));
+        let base = base.map_err(|error| if error == Errno::EXIST { in_use() } else { error.into() })?;
         let has_closed_more = AtomicBool::new(false);
         let view = Self { base, bytes: length, page_bytes: page_bytes as usize, nothing, has_closed_more };
+        // A kernel before Linux 4.17 takes the address for a hint.
+        if !wanted.is_null() && base != wanted {
+            return Err(in_use());
+        }
         // SAFETY: the range is this mapping, and the advice changes no byte of this process.
         unsafe { madvise(base, length, Advice::LinuxDontFork) }?;
         Ok(view)
@@ -136,7 +160,7 @@ mod tests {
         const PAGES: u32 = 140_000;
         let bytes = 4096 * u64::from(PAGES);
         let mut file = MemoryFile::create("test", bytes).unwrap();
-        let view = ApplicationView::map(&file, 0, bytes, 4096).unwrap();
+        let view = ApplicationView::map(&file, 0..bytes, 4096, ViewAddress::Any).unwrap();
         file.write(0, &[7]);
         for page in (0..PAGES).step_by(2) {
             view.protect(page, Access::Write);
@@ -146,5 +170,18 @@ mod tests {
         view.reopen(0, Access::Read);
         // SAFETY: the page is mapped and open, and no one writes it.
         assert_eq!(unsafe { view.base.cast::<u8>().read() }, 7);
+    }
+
+    // If this broke, pointers into a region would name other bytes on other ranks, or memory of the program would be replaced.
+    #[test]
+    fn pages_are_mapped_at_the_address_that_is_asked_for_unless_it_is_in_use() {
+        let (file, address) = (MemoryFile::create("test", 8192).unwrap(), ViewAddress::Fixed(0x3000_0000_0000));
+        let map = || ApplicationView::map(&file, 4096..8192, 4096, address);
+        let view = map().unwrap();
+        assert_eq!(view.base() as usize, 0x3000_0000_0000);
+        let said = map().unwrap_err().to_string();
+        assert_eq!(said, "another mapping is at address 0x300000000000, which the pages need");
+        drop(view);
+        assert!(map().is_ok());
     }
 }

@@ -128,7 +128,7 @@ fn check(returned: c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{ApplicationView, FaultTable, MemoryFile};
+    use crate::sys::{ApplicationView, FaultTable, MemoryFile, ViewAddress};
     use ddss_group::Wake;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Output};
@@ -163,7 +163,8 @@ mod tests {
             unsafe { sigaction(libc::SIGSEGV, &raw const earlier, ptr::null_mut()) };
         }
         install().unwrap();
-        let view = ApplicationView::map(&MemoryFile::create("test", 4096).unwrap(), 0, 4096, 4096).unwrap();
+        let view =
+            ApplicationView::map(&MemoryFile::create("test", 4096).unwrap(), 0..4096, 4096, ViewAddress::Any).unwrap();
         let _table = FaultTable::take(&view, Arc::new(Wake::new().unwrap())).unwrap();
         match role {
             "overflow" => drop(std::hint::black_box(overflow(0))),

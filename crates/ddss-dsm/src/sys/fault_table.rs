@@ -222,13 +222,14 @@ impl Drop for FaultTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::MemoryFile;
+    use crate::sys::{MemoryFile, ViewAddress};
 
     #[test]
     fn more_threads_than_cells_are_answered_and_none_waits_behind_the_end() {
         // If this broke, a thread would hang at a fault, or a handler would write to a descriptor of another file.
         let bytes = 4096 * CELLS as u64 * 2;
-        let view = ApplicationView::map(&MemoryFile::create("test", bytes).unwrap(), 0, bytes, 4096).unwrap();
+        let view = ApplicationView::map(&MemoryFile::create("test", bytes).unwrap(), 0..bytes, 4096, ViewAddress::Any)
+            .unwrap();
         let begin = view.base() as usize;
         let table = FaultTable::take(&view, Arc::new(Wake::new().unwrap())).unwrap();
         std::thread::scope(|scope| {

@@ -1,10 +1,10 @@
 //! Cache frames of a rank, and views of the pages that are open.
 //!
-//! Only the service thread opens and closes pages, also those that are used by page faults: these have a mapping of their own. It closes them in calls that take the whole space (`&mut Space`), and views
-//! borrow the space: so no page is closed, fetched or compared with its twin while a view of it lives. A call that gives up may still do
-//! that later: it ends the frames first, so that no view is made after it.
+//! Only the service thread opens and closes pages, also those that are used by page faults: these have a mapping of their own. It closes
+//! them in calls that take the whole space (`&mut Space`), and views borrow the space: so no page is closed, fetched or compared with its
+//! twin while a view of it lives. A call that gives up may still do that later: it ends the frames first, so that no view is made after it.
 
-use super::application_view::ApplicationView;
+use super::application_view::{ApplicationView, ViewAddress};
 use super::memory_file::MemoryFile;
 use ddss_dsm_core::Access;
 use memmap2::MmapRaw;
@@ -85,8 +85,9 @@ impl Frames {
     }
 
     /// Maps the frames a second time, for use by page faults.
-    pub(crate) fn map_view(&mut self, file: &MemoryFile) -> io::Result<()> {
-        self.view = Some(ApplicationView::map(file, self.base as u64, self.bytes, self.page_bytes)?);
+    pub(crate) fn map_view(&mut self, file: &MemoryFile, address: ViewAddress) -> io::Result<()> {
+        let range = self.base as u64..self.base as u64 + self.bytes;
+        self.view = Some(ApplicationView::map(file, range, self.page_bytes, address)?);
         Ok(())
     }
 

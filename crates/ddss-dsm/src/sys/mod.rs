@@ -7,7 +7,7 @@ mod frames;
 mod in_place;
 mod memory_file;
 
-pub(crate) use application_view::ApplicationView;
+pub(crate) use application_view::{ApplicationView, ViewAddress};
 pub(crate) use fault_signal::install as install_fault_handler;
 pub(crate) use fault_table::{Fault, FaultTable};
 pub(crate) use frames::{Frames, Refused, Use};

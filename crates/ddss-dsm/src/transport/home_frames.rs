@@ -76,7 +76,7 @@ mod tests {
             log: LogShape::default(),
             tuning: Tuning::default(),
         };
-        let mut memory = RankMemory::create(&config, false).unwrap();
+        let mut memory = RankMemory::create(&config, None).unwrap();
         let frames = memory.home_frames().unwrap();
         assert_eq!(frames.written().unwrap(), [0_u32; 0]);
         for page in [0, 1, 700, 2047] {

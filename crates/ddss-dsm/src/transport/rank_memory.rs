@@ -2,7 +2,7 @@
 
 use super::areas::Layout;
 use super::home_frames::HomeFrames;
-use crate::sys::{Frames, MemoryFile};
+use crate::sys::{Frames, MemoryFile, ViewAddress};
 use ddss_dsm_core::limits::{LINE_BYTES, WORD_BYTES};
 use ddss_dsm_core::{Access, Area, Config, LocalPlace, Memory, PageId, Rank};
 use std::io;
@@ -20,13 +20,13 @@ pub(crate) struct RankMemory {
 
 impl RankMemory {
     /// Makes the memory, with a mapping for use by page faults if the application wants one.
-    pub(crate) fn create(config: &Config, has_view: bool) -> io::Result<Self> {
+    pub(crate) fn create(config: &Config, view: Option<ViewAddress>) -> io::Result<Self> {
         let layout = Layout::new(config);
         let file = MemoryFile::create("ddss-dsm", layout.bytes)?;
         let first = layout.local(LocalPlace::Cache(PageId(0)));
         let mut frames = Frames::new(&file, first, config.page_bytes, config.pages);
-        if has_view {
-            frames.map_view(&file)?;
+        if let Some(address) = view {
+            frames.map_view(&file, address)?;
         }
         let frames = Arc::new(frames);
         Ok(Self { file, layout, frames, ranks: config.ranks as u32, pages: config.pages })

@@ -67,6 +67,10 @@ fn is_rank() -> bool {
         }
         // The answer may be lost with rank 1.
         "fail" => drop(space.post(0)),
+        "cells" => println!(
+            "cells: {}",
+            sums.cells(&space, ..).map(drop).map_or_else(|error| error.to_string(), |()| "work".into())
+        ),
         "wait" => {
             println!("pid {}", std::process::id());
             // Nobody comes to the second barrier.
@@ -101,6 +105,22 @@ fn until_gone(pids: &[i32]) {
     while pids.iter().any(lives) {
         assert!(Instant::now() < end, "ranks {pids:?} live on");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+// If this failed, a program that uses regions in place would need a setting of its own for each machine.
+#[test]
+fn way_of_page_faults_is_chosen_by_an_option() {
+    if is_rank() {
+        return;
+    }
+    let daemon = Daemon::start(1).unwrap();
+    let test = "way_of_page_faults_is_chosen_by_an_option";
+    let without = "cells: this rank has joined without page faults";
+    for (options, words) in [(&["-n", "2", "--page-faults", "mprotect"][..], "cells: work"), (&["-n", "2"], without)] {
+        let (code, out, err) = said(&mut ranks(&daemon, options, test, "cells"));
+        assert_eq!(code, Some(0), "{err}");
+        assert_eq!(out.matches(words).count(), 2, "{out}");
     }
 }
 

@@ -12,6 +12,7 @@ use clap::builder::PossibleValue;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -105,12 +106,18 @@ fn start_and_watch(
 
 fn start(options: &DsmRunOptions, space: &str, rank: u16, traces: Option<&Traces>) -> Result<Started, CommandError> {
     let name = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned()).unwrap_or_default();
-    Started::start(rank, &options.program, |command| {
+    // It turns address randomisation off, and needs no privilege.
+    let prefix = if options.same_addresses { &["setarch", "-R"][..] } else { &[] };
+    let program: Vec<OsString> = prefix.iter().map(OsString::from).chain(options.program.iter().cloned()).collect();
+    Started::start(rank, &program, |command| {
         command.env("DDSS_DSM_SPACE", space);
         command.env("DDSS_DSM_RANK", rank.to_string()).env("DDSS_DSM_RANKS", options.count.to_string());
         command.env("DDSS_DSM_PROTOCOL", name(options.protocol.to_possible_value()));
         command.env("DDSS_DSM_ORDERING", name(options.ordering.to_possible_value()));
         command.env("DDSS_DSM_STAMPS", name(options.stamps.to_possible_value()));
+        if let Some(way) = options.page_faults {
+            command.env("DDSS_DSM_PAGE_FAULTS", name(way.to_possible_value()));
+        }
         if let Some(traces) = traces {
             command.env("DDSS_DSM_TRACE", traces.folder());
         }

@@ -1,0 +1,3 @@
+//! Failures of ranks that share pages.
+
+mod two_nodes;
