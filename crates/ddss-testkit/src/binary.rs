@@ -50,6 +50,12 @@ pub fn preload_library() -> Result<PathBuf, Error> {
     find("ddss_preload", "libddss_preload.so", &BUILT, &["--lib", "--package", "ddss-preload"])
 }
 
+/// Builds the library for programs in C that share pages, and returns its path. The static one lies beside it.
+pub fn dsm_library() -> Result<PathBuf, Error> {
+    static BUILT: Built = OnceLock::new();
+    find("ddss_dsm_c", "libddss_dsm_c.so", &BUILT, &["--lib", "--package", "ddss-dsm-c"])
+}
+
 /// Returns the path of a target: `file` below `DDSS_BIN_DIR`, or what the first call builds.
 fn find(name: &str, file: &str, built: &Built, what: &[&str]) -> Result<PathBuf, Error> {
     if let Some(program) = already_built(file) {

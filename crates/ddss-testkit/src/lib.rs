@@ -49,7 +49,7 @@ pub mod repo_lints;
 mod retry;
 mod set_on_drop;
 
-pub use binary::{application, binary, example, preload_library, static_programs, static_target};
+pub use binary::{application, binary, dsm_library, example, preload_library, static_programs, static_target};
 pub use block_on::block_on;
 pub use commands::command_tree::{Flags, commands};
 pub use commands::run::{CommandOutput, run_ddss};

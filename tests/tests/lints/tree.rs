@@ -60,6 +60,8 @@ const RULES: &[MemberRule] = &[
     rule("ddss-sim", &["ddss-core", "ddss-dsm-core", "ddss-engine", "ddss-river-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss-client"], &[]),
+    // Programs in C link it.
+    rule("ddss-dsm-c", &["ddss-client", "ddss-dsm"], &[]),
     rule("ddss-apps", &["ddss-client", "ddss-dsm", "ddss-river", "ddss-stream", "ddss-testkit"], &["ddssd"]),
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
@@ -77,6 +79,10 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
     "crates/ddss-dsm/src/sys/**",
+    // Calls from C, and variables of programs in C.
+    "bindings/c/dsm/src/ffi/**",
+    "bindings/c/dsm/src/distribution.rs",
+    "bindings/c/dsm/src/program.rs",
     // Only slices in place, which are unsafe.
     "tests/tests/end_to_end/groups/page_faults.rs",
     "tests/tests/end_to_end/streams/calls.rs",
