@@ -41,8 +41,15 @@ impl NetworkNamespaces {
             network.ip(&[&["link", "add", &port, "netns", &network.hub()][..], &ends[..]].concat())?;
             network.in_hub(&["link", "set", &port, "master", "bridge", "up"])?;
             network.ip(&["-n", &inside, "addr", "add", &address, "dev", "eth0"])?;
+            network.ip(&["-n", &inside, "link", "set", "eth0", "address", &mac(node)])?;
             network.ip(&["-n", &inside, "link", "set", "eth0", "up"])?;
             network.ip(&["-n", &inside, "link", "set", "lo", "up"])?;
+            // On a busy machine three questions for an address may stay unanswered, and a connection fails: "no route to host".
+            for other in (1..=count).filter(|other| *other != node) {
+                let (address, mac) = (network.address(other).to_string(), mac(other));
+                let known = [&address[..], "lladdr", &mac, "dev", "eth0", "nud", "permanent"];
+                network.ip(&[&["-n", &inside, "neigh", "replace"][..], &known[..]].concat())?;
+            }
         }
         Ok(network)
     }
@@ -125,6 +132,11 @@ impl NetworkNamespaces {
     fn ip(&self, words: &[&str]) -> Result<(), Error> {
         run("ip", words)
     }
+}
+
+/// Returns the hardware address of a node.
+fn mac(node: u8) -> String {
+    format!("02:00:00:00:00:{node:02x}")
 }
 
 fn port(node: u8) -> String {

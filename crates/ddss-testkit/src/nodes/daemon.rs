@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::{Error, Process, TempNode, binary, free_tcp_port};
 
 /// Time limit for the start of a daemon. It takes milliseconds; a loaded machine takes longer.
-const READY_MAX: Duration = Duration::from_secs(20);
+const READY_MAX: Duration = Duration::from_secs(60);
 /// The key that the daemons of tests share. It is no secret and guards nothing.
 pub const TEST_KEY: &str = "7e57000000000000000000000000000000000000000000000000000000000001";
 
