@@ -14,9 +14,9 @@ pub(crate) fn free_min(lease: Duration) -> Duration {
     lease / 3 + PROBE_MAX
 }
 
-/// Returns true if a process holds the lock.
+/// Returns true if a process holds the lock. A home that does not answer in time says nothing of it.
 pub(crate) fn is_taken(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Locked | ErrorKind::TimedOut)
+    error.kind() == ErrorKind::Locked
 }
 
 /// Returns the options of a lock that keeps the process of a place from its lock for a moment, and no other process that asks.
