@@ -289,8 +289,15 @@ fn find_free(
     let row = table.row(row_of(member)).get()?;
     // The row of another release names a process too.
     let is_empty = MemberRow::decode(&row, row_of(member)).is_ok_and(|row| row.is_none());
-    let is_free = is_empty || probe.is_free(table, member, options.members)? && probe.is_dead(options.lease);
-    Ok(is_free.then(|| row.version()))
+    if is_empty {
+        return Ok(Some(row.version()));
+    }
+    let is_lock_free = match probe.is_free(table, member, options.members) {
+        // Nothing is known of the lock: the caller asks again.
+        Err(error) if error.kind() == ErrorKind::TimedOut => false,
+        other => other?,
+    };
+    Ok((is_lock_free && probe.is_dead(options.lease)).then(|| row.version()))
 }
 
 /// Locks the place that was asked for, or the first that is free. Returns the version of its row, too.
@@ -309,7 +316,7 @@ fn lock_place(
             if let Some(version) = find_free(&mut probes[usize::from(number)], table, member, options)? {
                 match table.row(lock_row_of(member, options.members)).lock_with(lock) {
                     Ok(guard) => return Ok((member, guard, version)),
-                    Err(error) if is_taken(&error) => {}
+                    Err(error) if is_taken(&error) || error.kind() == ErrorKind::TimedOut => {}
                     Err(error) => return Err(error.into()),
                 }
             }
